@@ -1,0 +1,55 @@
+# make bench · make test · make check · make perf: each sets up what it needs first.
+
+PY := .venv/bin/python
+WORKLOAD ?= prefix-cache
+MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
+
+.PHONY: help bench test quick check format perf schemas real-model real clean
+
+help:  ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+bench:  ## set up, then run the main job (WORKLOAD=csv-totals for the small one)
+	@bin/set-up bench
+	$(PY) -m pytest bench --workload $(WORKLOAD) $(ARGS)
+
+test:  ## set up, then all checks and all tests: what CI runs
+	@bin/set-up test
+	@$(MAKE) --no-print-directory check
+	$(PY) -m pytest tests --ignore=tests/perf $(ARGS)
+
+quick:  ## the tests without the slow ones
+	@bin/set-up test
+	$(PY) -m pytest tests --ignore=tests/perf -m "not slow" $(ARGS)
+
+check:  ## lint, format, types, layers
+	@bin/set-up test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format:  ## write the code in the one format
+	@bin/set-up test
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+perf:  ## measure what should be fast
+	@bin/set-up test
+	$(PY) -m pytest tests/perf --benchmark-only --benchmark-columns=min,median,max,rounds $(ARGS)
+
+schemas:  ## write the published JSON schemas again
+	$(PY) -m bench.records.json_schema
+
+real-model:  ## fetch the 135M model that real llama-server runs use
+	@bin/set-up bench
+	$(PY) -m bench.engines.real_model --into models
+
+real:  ## a run on a real llama-server with the 135M model, with tight limits
+	@bin/set-up test
+	@$(MAKE) --no-print-directory real-model
+	$(PY) -m pytest bench --workload $(WORKLOAD) --engine llama-server --model $(MODEL) \
+	  --limit bootstrap_attempts=1 --limit session_seconds=120 --limit output_tokens_per_request=64 --limit requests_per_session=2 $(ARGS)
+
+clean:  ## remove what make made, results apart
+	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache models

@@ -1,0 +1,122 @@
+"""Starts the embedded agent in a box and reads its events.
+
+Events of `agent_main.py`, one JSON object a line:
+
+    session   agent, version, model, context_window
+    request   index, messages (how many it sent)
+    response  index, id, finish_reason, usage (as reported), text, tool_calls
+    tool      index, name, ok, seconds, characters
+    error     index, id, status, message, error_type
+    end       reason (done, length, limit, engine-error, agent-error), detail, final_text, requests
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, get_args
+
+from bench.agents.adapters import AgentCommand, AgentEvents, StreamEnd
+from bench.agents.builtin.agent_main import NAME, VERSION
+from bench.agents.event_lines import EventLines
+from bench.contracts import Box, Mount, SessionRequest
+from bench.errors import UsageError
+from bench.records.schema import UsageRecord
+from bench.spec import AgentSpec
+
+AGENT_FILE = Path(__file__).with_name("agent_main.py")
+_INSIDE = "/tools/agent/agent_main.py"
+_TEXT_CHARACTERS = 200_000
+_NAME_CHARACTERS = 200
+_TOKENS_MAX = 10**9
+"""A count over this is no count."""
+
+
+class BuiltinAgent:
+    """See `adapters.Adapter`."""
+
+    def __init__(self) -> None:
+        self.name = NAME
+        digest = hashlib.sha256(AGENT_FILE.read_bytes()).hexdigest()
+        self.version = f"{VERSION} (sha256 {digest[:12]})"
+
+    def command(self, request: SessionRequest, box: Box, url: str) -> AgentCommand:
+        mount = Mount(source=AGENT_FILE, target=_INSIDE)
+        # -S: nothing of site-packages is needed, and looking for it is a good part of the start-up.
+        argv = ["python3", "-I", "-S", box.mount_path(mount), "--url", url, "--model", request.model]
+        argv += ["--max-tokens", str(request.output_tokens_per_request), "--max-requests", str(request.requests)]
+        if request.context_window is not None:
+            argv += ["--context-window", str(request.context_window)]
+        # A prompt may quote what a model wrote, lone surrogates included.
+        return AgentCommand(argv=tuple(argv), mounts=(mount,), stdin=request.prompt.encode("utf-8", "replace"))
+
+    def read_events(self, path: Path, session: int) -> AgentEvents:
+        usage: list[UsageRecord] = []
+        requests = tool_calls = 0
+        text, end, detail = "", None, ""
+        lines = EventLines(path)
+        for event in lines:
+            match event.get("type"):
+                case "request":
+                    requests += 1
+                case "response" | "error":
+                    usage.append(_usage_record(event, session, len(usage)))
+                    text = _text(event.get("text")) or text
+                case "tool":
+                    tool_calls += 1
+                case "end":
+                    reason = event.get("reason")
+                    end = reason if reason in get_args(StreamEnd) else None
+                    detail = _text(event.get("detail"))
+                    text = _text(event.get("final_text"))
+        return AgentEvents(
+            usage=tuple(usage),
+            requests=requests,
+            tool_calls=tool_calls,
+            compactions=0,
+            final_text=text,
+            end=end,
+            end_detail=detail,
+            damage=lines.damage,
+        )
+
+
+def open_agent(spec: AgentSpec) -> BuiltinAgent:
+    if spec.args:
+        raise UsageError(f"the builtin agent takes no arguments, got: {' '.join(spec.args)}")
+    return BuiltinAgent()
+
+
+def _usage_record(event: dict[str, Any], session: int, position: int) -> UsageRecord:
+    usage = _mapping(event.get("usage"))
+    prompt = _count(usage.get("prompt_tokens"))
+    cached = _count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    fresh = prompt - cached if prompt is not None and cached is not None else None
+    if fresh is not None and fresh < 0:
+        fresh = cached = None
+    index = _count(event.get("index"))
+    failed = event.get("type") == "error"
+    return UsageRecord(
+        session=session,
+        index=position if index is None else index,
+        response_id=_text(event.get("id"))[:_NAME_CHARACTERS] or None,
+        input_tokens=fresh,
+        cached_tokens=cached,
+        output_tokens=_count(usage.get("completion_tokens")),
+        reasoning_tokens=_count(_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        stop_reason=_text(event.get("finish_reason"))[:_NAME_CHARACTERS] or None,
+        error=(_text(event.get("message"))[:4000] or "not said") if failed else None,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """The end of a string that is not too long for anybody, without lone surrogates; empty when it is no string."""
+    return value[-_TEXT_CHARACTERS:].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

@@ -1,0 +1,330 @@
+"""The shapes through which rooms meet: boxes, relay addresses, sessions, verify runs, engines.
+
+Rooms never import each other; `run.py` hands them callables and objects of these shapes.
+Seconds, bytes and tokens throughout; wall instants are Unix seconds, `*_at` on the relay are seconds of one
+monotonic clock.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal, Protocol
+
+Role = Literal["bootstrap", "builder", "reviewer", "replan", "final-reviewer", "session", "preflight"]
+Isolation = Literal["boxed", "weaker", "none"]
+
+
+# --- boxes ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A file or folder of the host that exists inside a box, at `target` (absolute, e.g. `/tools/agent.py`)."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxLimits:
+    cpu_seconds: int = 600
+    file_bytes: int = 256_000_000
+    """Largest single file that a process may write."""
+
+    processes: int = 256
+    memory_bytes: int | None = None
+    """Limit of data segments per process (RLIMIT_DATA); None leaves it."""
+
+    tmp_bytes: int = 256_000_000
+    open_files: int = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxPlan:
+    """One command to be run in a box. argv, env and cwd speak of paths as they are inside."""
+
+    argv: tuple[str, ...]
+    project: Path | None
+    """Becomes `Box.project_path`, the working directory; None: an empty working directory."""
+
+    writable: bool = False
+    mounts: tuple[Mount, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The whole environment besides PATH, HOME, LANG and TMPDIR; nothing of the host's is inherited."""
+
+    relay: RelayAddress | None = None
+    """The only network that exists inside; None: no network at all."""
+
+    pass_fds: tuple[int, ...] = ()
+    limits: BoxLimits = field(default_factory=BoxLimits)
+
+
+class BoxedProcess(Protocol):
+    """A command that runs in a box."""
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]: ...
+
+    def end(self) -> None:
+        """Kills everything that the box holds, waits until it is seen dead. Safe to call twice."""
+
+
+class Box(Protocol):
+    """Starts commands where only their project, their mounts and their relay exist.
+
+    `start` must be called from the main thread: the kernel ties the box's life to the thread that began it.
+    """
+
+    name: str
+    """E.g. `bubblewrap 0.11.0`, `none`."""
+
+    isolation: Isolation
+
+    def project_path(self, plan_project: Path) -> str:
+        """Where the project is seen from inside: `/box`, or the real path where there is no box."""
+
+    def mount_path(self, mount: Mount) -> str:
+        """Where a mount is seen from inside."""
+
+    def relay_url(self, relay: RelayAddress) -> str:
+        """Base URL for model traffic from inside, without `/v1`: `unix:///run/relay.sock` or `http://127.0.0.1:PORT`."""
+
+    def start(
+        self,
+        plan: BoxPlan,
+        *,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.DEVNULL,
+        stderr: int | IO[bytes] = subprocess.DEVNULL,
+    ) -> BoxedProcess:
+        """Starts the command. `python3` and `node` are on its PATH."""
+
+
+# --- relay ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionLabel:
+    """Names a session wherever it leaves a trace: the header to the engine, evidence, the journal."""
+
+    run_id: str
+    session: int
+    """1, 2, 3 ... within the run; 0 is the preflight."""
+
+    role: Role
+    task: str | None
+    attempt: int
+    """Counts charged attempts of this role at this task, from 1."""
+
+    retry: int
+    """How often this attempt was begun again after an engine error; 0 the first time. Never charged."""
+
+    @property
+    def header(self) -> str:
+        """Value of the `X-Runcard-Session` header: `run=ID; session=7; role=builder; task=T003; attempt=1; retry=0`."""
+        return (
+            f"run={self.run_id}; session={self.session}; role={self.role}; task={self.task or '-'}; "
+            f"attempt={self.attempt}; retry={self.retry}"
+        )
+
+
+SESSION_HEADER = "X-Runcard-Session"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayAddress:
+    """Where one session reaches the engine: a unix socket for boxes, a loopback port for processes without one."""
+
+    socket: Path
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeSummary:
+    """What the relay saw of one exchange, as far as a session's outcome and limits need it."""
+
+    index: int
+    status: int | None
+    """HTTP status; None when the engine gave none."""
+
+    finish_reason: str | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    error: str | None
+    """Transport fault or the engine's own error text; None for a whole answer."""
+
+    ended_at: float
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------
+
+Outcome = Literal["done", "engine-error", "agent-error", "limit", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRequest:
+    """One agent process that the loop asks for."""
+
+    label: SessionLabel
+    prompt: str
+    project: Path
+    """The workspace on the host."""
+
+    evidence: Path
+    """Folder of this session's evidence; exists, empty."""
+
+    model: str
+    context_window: int | None
+    output_tokens_per_request: int
+    requests: int
+    seconds: float
+    """Wall-clock limit of the session."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionResult:
+    """How one agent process ended, from facts: the relay's exchanges, the event stream, the process."""
+
+    outcome: Outcome
+    reason: str
+    """One sentence; empty for `done`."""
+
+    kind: str | None
+    """Finer kind of an error or limit: `memory`, `context`, `http-500`, `crash`, `seconds`, `requests` ..."""
+
+    final_text: str
+    """The agent's last answer, from its event stream; empty when there was none."""
+
+    exit_code: int | None
+    started_at: float
+    """Unix seconds."""
+
+    seconds: float
+    requests: int
+    output_tokens: int
+    """Sum over the relay's exchanges; what was not reported counts as 0 here and as null in figures."""
+
+    tool_calls: int
+    stream_damage: str | None = None
+    """What was wrong with the event stream (torn, too long, not JSON), if anything."""
+
+
+SessionRunner = Callable[[SessionRequest], SessionResult]
+
+
+# --- verify --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyRequest:
+    """The orchestrator's own call of the project's `verify` program: `./verify --all` or `./verify --task ID`."""
+
+    project: Path
+    arguments: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckLine:
+    id: str
+    ok: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyResult:
+    passed: bool
+    """At least one check, every check `ok`, exit code 0, within the limit."""
+
+    checks: tuple[CheckLine, ...]
+    exit_code: int | None
+    seconds: float
+    reason: str
+    """Why it did not pass; empty when it did."""
+
+    output: str
+    """Last 20,000 characters of what it printed, for the next prompt and the evidence."""
+
+
+VerifyRunner = Callable[[VerifyRequest], VerifyResult]
+
+
+# --- engines -------------------------------------------------------------------------------------------------------
+
+Unit = Literal["s", "ms", "us", "ns", "tokens"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponseField:
+    """Where a figure stands in an engine's response: a dotted path from the (last) JSON object, and its unit."""
+
+    path: str
+    unit: Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineProfile:
+    """What an engine is and reports, as data; read from fixtures/engines/*.yaml."""
+
+    name: str
+    title: str
+    simulated: bool
+    response_fields: Mapping[str, ResponseField]
+    """Keys: ttft_seconds, prefill_seconds, decode_seconds, queue_seconds, drafted_tokens, accepted_tokens,
+    computed_prompt_tokens. Usage counts are OpenAI's and need no entry."""
+
+    includes: Mapping[str, str]
+    """Figure key -> what its source includes, e.g. `ttft_seconds: queueing excluded`."""
+
+    unavailable: Mapping[str, str]
+    """Figure key -> why this engine cannot give it."""
+
+    memory_errors: tuple[str, ...]
+    """Regular expressions, searched in an error answer's text: the engine ran out of memory."""
+
+    context_errors: tuple[str, ...]
+    """The same for prompts over the context window."""
+
+
+class EngineHandle(Protocol):
+    """A launched engine that is ready."""
+
+    profile: EngineProfile
+    host: str
+    port: int
+    argv: tuple[str, ...]
+    version: str
+    binary_sha256: str | None
+    model: str
+    model_sha256: str | None
+    context_window: int | None
+    """Tokens the engine really granted to one request."""
+
+    log: Path
+
+    def dead(self) -> str | None:
+        """Why the engine is no longer there, or None while it lives."""
+
+    def stop(self) -> None:
+        """Ends the engine and everything it started, and waits until it is seen dead. Safe to call twice."""
+
+
+# --- progress ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """One thing that a person watching may want to see."""
+
+    text: str
+    """A whole plain line, e.g. `session 007 builder T003 attempt 1`."""
+
+    transient: bool = False
+    """True: only worth showing on a live terminal (counters that move)."""
+
+
+ProgressSink = Callable[[Progress], None]

@@ -1,0 +1,124 @@
+"""What did it take: time, sessions, responses, tool calls?"""
+
+from __future__ import annotations
+
+from bench.contracts import Role
+from bench.figures.measured import Formula, Formulas, Measured, absent, joined
+from bench.figures.run_evidence import Evidence
+
+NO_RUN = "no agent ran: only a project was scored"
+
+
+def _run_elapsed(evidence: Evidence) -> Measured:
+    if not evidence.segments:
+        return absent(NO_RUN)
+    return Measured(
+        value=sum(segment.seconds for segment in evidence.segments),
+        n=len(evidence.segments),
+        includes="waits after engine errors included, time spent blocked excluded",
+    )
+
+
+def _agent_sessions(role: Role | None) -> Formula:
+    def compute(evidence: Evidence) -> Measured:
+        if not evidence.segments:
+            return absent(NO_RUN)
+        sessions = [one for one in evidence.agent_sessions if role in (None, one.role)]
+        return Measured(value=len(sessions), n=len(evidence.agent_sessions))
+
+    return compute
+
+
+def _engine_error_sessions(evidence: Evidence) -> Measured:
+    if not evidence.segments:
+        return absent(NO_RUN)
+    ended = [one for one in evidence.agent_sessions if one.outcome == "engine-error"]
+    by_segment = [sum(one.segment == segment.segment for one in ended) for segment in evidence.segments]
+    parts = [
+        f"{count} in segment {segment.segment}" for count, segment in zip(by_segment, evidence.segments, strict=True)
+    ]
+    return Measured(value=len(ended), n=len(evidence.agent_sessions), includes=", ".join(parts) if ended else None)
+
+
+def _model_responses(evidence: Evidence) -> Measured:
+    if not evidence.claims:
+        return absent("the agent reports no response" if evidence.segments else NO_RUN)
+    errors = sum(claim.error is not None for claim in evidence.claims)
+    includes = f"{errors} error responses included" if errors else None
+    return Measured(value=len(evidence.claims), n=len(evidence.claims), includes=includes)
+
+
+def _matched_requests(evidence: Evidence) -> Measured:
+    if not evidence.asked and not evidence.claims:
+        return absent("there was no request" if evidence.segments else NO_RUN)
+    requests = {(one.session, one.index): one for one in evidence.asked}
+    claims = {(one.session, one.index): one for one in evidence.claims}
+    matched = disagreeing = 0
+    for match in evidence.matches:
+        if match.request_index is None or match.usage_index is None:
+            continue
+        request = requests[match.session, match.request_index]
+        claim = claims[match.session, match.usage_index]
+        if request.error is None and claim.error is None:
+            matched += 1
+            prompt = None if claim.input_tokens is None else claim.input_tokens + (claim.cached_tokens or 0)
+            said, seen = (prompt, claim.output_tokens), (request.prompt_tokens, request.output_tokens)
+            disagreeing += any(None not in pair and pair[0] != pair[1] for pair in zip(said, seen, strict=True))
+    alone = sum(match.how == "unmatched" for match in evidence.matches)
+    includes = joined(
+        f"{alone} requests or claims stand alone" if alone else None,
+        f"{disagreeing} pairs disagree on token counts" if disagreeing else None,
+    )
+    return Measured(value=matched, n=len(evidence.asked), includes=includes)
+
+
+def _unmatched_tokens(evidence: Evidence) -> Measured:
+    if not evidence.asked and not evidence.claims:
+        return absent("there was no request" if evidence.segments else NO_RUN)
+    alone = [match for match in evidence.matches if match.how == "unmatched"]
+    requests = {(one.session, one.index): one for one in evidence.asked}
+    claims = {(one.session, one.index): one for one in evidence.claims}
+    counts: list[int | None] = []
+    for match in alone:
+        if match.request_index is not None:
+            request = requests[match.session, match.request_index]
+            counts += [request.prompt_tokens, request.output_tokens]
+        elif match.usage_index is not None:
+            claim = claims[match.session, match.usage_index]
+            counts += [claim.input_tokens, claim.cached_tokens, claim.output_tokens]
+    known = [count for count in counts if count is not None]
+    if counts and not known:
+        return absent(f"{len(alone)} stand alone, none with a token count", len(alone))
+    unknown = len(counts) - len(known)
+    includes = f"{unknown} of their {len(counts)} counts were not reported" if unknown else None
+    return Measured(value=sum(known), n=len(alone), includes=includes)
+
+
+def _told(name: str) -> Formula:
+    def compute(evidence: Evidence) -> Measured:
+        count = evidence.tool_calls if name == "tool_calls" else evidence.compactions
+        if not evidence.segments:
+            return absent(NO_RUN)
+        if count is None:
+            return absent(f"the agent does not report its {name.replace('_', ' ')}")
+        return Measured(value=count, n=len(evidence.agent_sessions))
+
+    return compute
+
+
+SESSIONS: Formulas = {
+    "run_elapsed": _run_elapsed,
+    "agent_sessions": _agent_sessions(None),
+    "agent_sessions_bootstrap": _agent_sessions("bootstrap"),
+    "agent_sessions_builder": _agent_sessions("builder"),
+    "agent_sessions_reviewer": _agent_sessions("reviewer"),
+    "agent_sessions_replan": _agent_sessions("replan"),
+    "agent_sessions_final_reviewer": _agent_sessions("final-reviewer"),
+    "agent_sessions_session": _agent_sessions("session"),
+    "engine_error_sessions": _engine_error_sessions,
+    "model_responses": _model_responses,
+    "matched_requests": _matched_requests,
+    "unmatched_tokens": _unmatched_tokens,
+    "tool_calls": _told("tool_calls"),
+    "compactions": _told("compactions"),
+}

@@ -1,0 +1,137 @@
+"""What happened in each exchange? Reads the relay's evidence and makes request records and summaries of it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.contracts import EngineProfile, ExchangeSummary
+from bench.errors import EvidenceError
+from bench.measure.endpoints import MODELS_PATH
+from bench.measure.exchange_line import Exchange, decode_line
+from bench.measure.reported import MOST_TOKENS_A_SECOND, read_counts, read_timings
+from bench.measure.stream import AnswerReader, body_error_text
+from bench.records.schema import RequestRecord
+
+
+def iterate_exchanges(path: Path, *, warn: Callable[[str], None]) -> Iterator[Exchange]:
+    """The exchanges of one `exchanges.jsonl` in the order of their ends, one at a time.
+
+    A torn last line (the harness was killed while it wrote) is said through `warn`; a session that made no request
+    may have no file. Raises EvidenceError where a line before the last is damaged or the file cannot be read.
+    """
+    before = b""
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                if not line.endswith(b"\n"):
+                    warn(f"{path}: line {number} is torn; that exchange is lost")
+                    return
+                try:
+                    exchange = decode_line(line, before=before)
+                except (ValueError, KeyError, TypeError, zlib.error) as error:
+                    raise EvidenceError(f"{path}: line {number} is damaged ({error})") from error
+                before = exchange.request
+                yield exchange
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise EvidenceError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def read_exchanges(path: Path, *, warn: Callable[[str], None]) -> tuple[Exchange, ...]:
+    """All exchanges of one file; see `iterate_exchanges`."""
+    return tuple(iterate_exchanges(path, warn=warn))
+
+
+def read_answer(exchange: Exchange) -> AnswerReader:
+    """What the answer of a kept exchange says."""
+    reader = AnswerReader()
+    if exchange.streamed:
+        reader.feed(exchange.response)
+        reader.end()
+    elif exchange.status is not None:
+        reader.read_body(exchange.response)
+    return reader
+
+
+def error_of(exchange: Exchange, answer: AnswerReader) -> str | None:
+    """Why the exchange is no whole answer: transport, HTTP status, error inside a 200, no finish reason. Else None."""
+    if exchange.fault is not None:
+        return exchange.fault
+    if exchange.status is None or not 200 <= exchange.status < 300:
+        return body_error_text(exchange.response) or f"HTTP {exchange.status} with an empty body"
+    if answer.error is not None:
+        return answer.error
+    if exchange.path == MODELS_PATH:
+        return None
+    if answer.finish_reason is None:
+        return answer.damage or "truncated: the answer ended without a finish reason"
+    return None
+
+
+def summarise(exchange: Exchange, answer: AnswerReader) -> ExchangeSummary:
+    """The exchange as far as a session's outcome and limits need it."""
+    error = error_of(exchange, answer)
+    counts = read_counts(answer, exchange.path, whole=error is None, computed=None)
+    return ExchangeSummary(
+        index=exchange.index,
+        status=exchange.status,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=counts.prompt,
+        output_tokens=counts.output,
+        error=error,
+        ended_at=exchange.ended_at,
+    )
+
+
+def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
+    """The exchange with its counts and the engine's own timings; what is missing or impossible is None with the reason."""
+    answer = read_answer(exchange)
+    error = error_of(exchange, answer)
+    timings = read_timings(
+        answer,
+        profile,
+        whole=error is None,
+        ceiling_seconds=None if profile.simulated else exchange.ended_at - exchange.sent_at,
+    )
+    counts = read_counts(answer, exchange.path, whole=error is None, computed=timings.computed_prompt)
+    decode = timings.decode
+    reasons = [*timings.reasons, *counts.reasons]
+    if decode is not None and counts.output is not None and counts.output - 1 > decode * MOST_TOKENS_A_SECOND:
+        reasons.append(f"decode_seconds: {counts.output} tokens in {decode:g} s cannot be")
+        decode = None
+    measured = any(value is not None for value in (timings.ttft, timings.prefill, decode, timings.drafted))
+    label = exchange.label
+    return RequestRecord(
+        session=label.session,
+        role=label.role,
+        task=label.task,
+        attempt=label.attempt,
+        retry=label.retry,
+        index=exchange.index,
+        engine_process=exchange.engine_process,
+        path=exchange.path,
+        streamed=exchange.streamed,
+        status=exchange.status,
+        response_id=answer.response_id,
+        sent_at=exchange.sent_at,
+        first_byte_at=exchange.first_byte_at,
+        first_token_at=exchange.arrivals[0][1] if exchange.arrivals else None,
+        last_token_at=exchange.arrivals[-1][1] if exchange.arrivals else None,
+        ended_at=exchange.ended_at,
+        finish_reason=answer.finish_reason,
+        error=error,
+        prompt_tokens=counts.prompt,
+        cached_tokens=counts.cached,
+        output_tokens=counts.output,
+        reasoning_tokens=counts.reasoning,
+        drafted_tokens=timings.drafted,
+        accepted_tokens=timings.accepted,
+        ttft_seconds=timings.ttft,
+        prefill_seconds=timings.prefill,
+        decode_seconds=decode,
+        source="engine-response" if measured else None,
+        reason="; ".join(reasons) or None,
+    )

@@ -1,0 +1,273 @@
+"""What a record holds. Frozen, keyword-only; seconds, bytes, tokens; None means not measured, never 0.
+
+Format history of `record.json` (`schema_version`), newest first:
+1  first format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+StepKind = Literal["preflight", "bootstrap", "builder", "verify", "reviewer", "replan", "final-reviewer", "session"]
+EntryEvent = Literal["segment-started", "step-started", "step-finished", "segment-ended"]
+RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored"]
+CaseOutcome = Literal["passed", "missed", "error", "not-run"]
+SourceClass = Literal["engine-response", "engine-counter", "relay", "agent", "harness"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalEntry:
+    """One line of journal.jsonl: a step began or ended, or a segment did."""
+
+    seq: int
+    event: EntryEvent
+    at: float
+    """Unix seconds."""
+
+    step: StepKind | None = None
+    session: int | None = None
+    """Number of the agent session that the step ran, if it ran one."""
+
+    task: str | None = None
+    attempt: int = 1
+    retry: int = 0
+    outcome: str | None = None
+    """Of a finished step: a session's outcome; `passed` or `failed` of a verify; the end of a segment."""
+
+    kind: str | None = None
+    """Finer kind of an error or limit."""
+
+    verdict: Literal["ACCEPT", "CHANGES"] | None = None
+    snapshot: str | None = None
+    """Digest of the project's snapshot: before a started step, after a finished one."""
+
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """JSON data of the step: the plan, the checks, the reviewer's reasons, seconds, tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestRecord:
+    """One exchange between agent and engine. Instants are seconds of the relay's monotonic clock."""
+
+    session: int
+    role: str
+    task: str | None
+    attempt: int
+    retry: int
+    index: int
+    """0, 1, 2 ... within the session."""
+
+    engine_process: int
+    """1, 2 ...: which launch of the engine served it."""
+
+    path: str
+    streamed: bool
+    status: int | None
+    response_id: str | None
+    sent_at: float
+    """Last byte of the request written to the engine."""
+
+    first_byte_at: float | None
+    first_token_at: float | None
+    """First generated token of any kind: content, reasoning, tool-call argument."""
+
+    last_token_at: float | None
+    ended_at: float
+    finish_reason: str | None
+    error: str | None
+    prompt_tokens: int | None
+    """Whole prompt, cached part included."""
+
+    cached_tokens: int | None
+    output_tokens: int | None
+    """Reasoning included."""
+
+    reasoning_tokens: int | None
+    drafted_tokens: int | None
+    accepted_tokens: int | None
+    ttft_seconds: float | None
+    """The engine's own time to its first token; what it includes stands in the engine's profile."""
+
+    prefill_seconds: float | None
+    decode_seconds: float | None
+    source: SourceClass | None
+    """Where the engine's own timings came from."""
+
+    reason: str | None
+    """Why counts or timings are None, reasons joined by `; `; None where nothing is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageRecord:
+    """What the agent claims for one response, normalised to one meaning."""
+
+    session: int
+    index: int
+    response_id: str | None
+    input_tokens: int | None
+    """Fresh prompt tokens: cached ones excluded."""
+
+    cached_tokens: int | None
+    output_tokens: int | None
+    """Reasoning included."""
+
+    reasoning_tokens: int | None
+    stop_reason: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A request and a claim of usage that speak of the same response, or one of them alone and why."""
+
+    session: int
+    request_index: int | None
+    usage_index: int | None
+    how: Literal["response-id", "unmatched"]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySample:
+    """The machine's memory at one instant."""
+
+    at: float
+    """Unix seconds."""
+
+    boundary: bool
+    """Taken where a session began or ended, not by the clock."""
+
+    swapped_in_bytes: int | None
+    """Counter since boot."""
+
+    pressure: Literal["normal", "warning", "critical"] | None
+    engine_rss_bytes: int | None
+    available_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One hidden case, judged or not."""
+
+    id: str
+    group: str
+    outcome: CaseOutcome
+    brief: str
+    """The sentence of the brief that the case checks."""
+
+    observed: str | None
+    expected: str | None
+    reason: str | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number of a record with everything that is needed to trust or compare it."""
+
+    id: str
+    title: str
+    value: float | int | None
+    unit: str
+    statistic: str
+    """`sum`, `ratio`, `median`, `p90`, `max`, `count` ..."""
+
+    n: int | None
+    """How many requests, samples or sessions it rests on."""
+
+    version: int
+    """Of the definition in docs/measures.md."""
+
+    source: SourceClass
+    includes: str | None
+    reason: str | None
+    """Why the value is None."""
+
+    group: Literal["inference", "session", "token", "check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRow:
+    """One agent session, as the record lists it."""
+
+    session: int
+    role: str
+    task: str | None
+    attempt: int
+    retry: int
+    outcome: str
+    kind: str | None
+    reason: str
+    requests: int
+    prompt_tokens: int | None
+    output_tokens: int | None
+    tool_calls: int
+    seconds: float | None
+    """None: the session died with the harness, which could not say when."""
+
+    segment: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow:
+    id: str
+    title: str
+    status: Literal["done", "open", "blocked", "dropped", "split"]
+    attempts: int
+    changes: int
+    """Reviews that returned CHANGES."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentRow:
+    segment: int
+    started_at: float
+    ended_at: float | None
+    end: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceFile:
+    path: str
+    """Relative to the run's folder."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """The record of one run; written as `record.json`."""
+
+    schema_version: int
+    run_id: str
+    end: RunEnd
+    reason: str
+    """Why it ended so; empty for `complete`."""
+
+    valid: bool
+    simulated: bool
+    created_at: str
+    """ISO 8601, UTC."""
+
+    identity: Mapping[str, Any]
+    """What decides the cohort: workload, revision, hidden digest, engine, model, agent, isolation, simulated."""
+
+    configuration: Mapping[str, Any]
+    """What was asked and what was granted: limits, argv, versions, context window, host."""
+
+    segments: tuple[SegmentRow, ...]
+    sessions: tuple[SessionRow, ...]
+    tasks: tuple[TaskRow, ...]
+    cases: tuple[CaseResult, ...]
+    figures: tuple[Figure, ...]
+    warnings: tuple[str, ...]
+    deviations: tuple[str, ...]
+    """What differs from a full run: no sandbox, weaker isolation, limits overridden."""
+
+    evidence: tuple[EvidenceFile, ...]

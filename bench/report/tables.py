@@ -1,0 +1,115 @@
+"""Records -> plain tables. Reads records only; the same text on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from bench.records.schema import CaseResult, RunRecord
+from bench.report import columns
+from bench.report.columns import Column, Row
+
+
+def table(rows: Iterable[Row], shape: Sequence[Column[Row]]) -> str:
+    """One table; cells are text already, so nothing is parsed as a number again."""
+    return tabulate(
+        [[_plain(column.cell(row)) for column in shape] for row in rows],
+        headers=[column.title for column in shape],
+        tablefmt="simple",
+        disable_numparse=True,
+        colalign=["right" if column.right else "left" for column in shape],
+    )
+
+
+def summary(record: RunRecord) -> str:
+    """What a run prints at its end: configuration, figures by group, tasks, missed cases, warnings."""
+    parts = [_headline(record), _configuration(record)]
+    parts += [_figures(record, group, heading) for group, heading in columns.FIGURE_TABLES.items()]
+    if record.tasks:
+        parts.append(f"Tasks\n{table(record.tasks, columns.TASK)}")
+    if missed := [case for case in record.cases if case.outcome in ("missed", "error")]:
+        parts.append("Hidden cases that did not pass\n" + "\n".join(_missed(case) for case in missed))
+    if record.warnings or record.deviations:
+        notes = [*record.warnings, *record.deviations]
+        parts.append("Notes\n" + "\n".join(f"- {_plain(note)}" for note in notes))
+    return "\n\n".join(parts)
+
+
+def sessions(record: RunRecord) -> str:
+    """Every agent session of the run, one row each."""
+    return table(record.sessions, columns.SESSION)
+
+
+def cases_line(cases: Sequence[CaseResult]) -> str:
+    """`hidden acceptance cases: model 8 of 10, page not run (reason)`."""
+    return "hidden acceptance cases: " + (", ".join(_group(cases, group) for group in groups(cases)) or "none")
+
+
+def groups(cases: Sequence[CaseResult]) -> list[str]:
+    """The groups of a list of cases, in the order in which they first stand."""
+    return list(dict.fromkeys(case.group for case in cases))
+
+
+def _group(cases: Sequence[CaseResult], group: str) -> str:
+    mine = [case for case in cases if case.group == group]
+    reasons = list(dict.fromkeys(case.reason or "no reason given" for case in mine if case.outcome == "not-run"))
+    if all(case.outcome == "not-run" for case in mine):
+        return f"{group} not run ({'; '.join(reasons)})"
+    passed = sum(case.outcome == "passed" for case in mine)
+    errors = sum(case.outcome == "error" for case in mine)
+    tail = f" ({errors} could not be judged)" if errors else ""
+    return f"{group} {passed} of {len(mine)}{tail}"
+
+
+def _figures(record: RunRecord, group: str, heading: str) -> str:
+    """One group of figures; a group of which nothing was measured is one sentence, no table."""
+    rows = [figure for figure in record.figures if figure.group == group]
+    if all(figure.value is None for figure in rows):
+        reasons = dict.fromkeys(figure.reason for figure in rows if figure.reason)
+        return f"{heading}\nnot measured: {'; '.join(reasons) or 'nothing was asked'}"
+    return f"{heading}\n{table(rows, columns.FIGURE)}"
+
+
+def _missed(case: CaseResult) -> str:
+    """One case with what it saw: outcomes are long, so they stand below each other where they can be compared."""
+    lines = [f"{case.id} {case.outcome}: {case.reason or 'no reason given'}"]
+    lines += [f"    {name} {text}" for name, text in (("observed", case.observed), ("expected", case.expected)) if text]
+    return "\n".join(_plain(line[:400]) for line in lines)
+
+
+def _headline(record: RunRecord) -> str:
+    kind = "simulated times, not a measurement of any engine" if record.simulated else "measured"
+    kind = "scored only, no engine ran" if record.end == "scored" else kind
+    valid = "valid" if record.valid else "NOT VALID"
+    reason = f": {_plain(record.reason)}" if record.reason else ""
+    return f"{record.run_id}\n{record.end.upper()} ({valid}; {kind}){reason}"
+
+
+def _configuration(record: RunRecord) -> str:
+    rows = [(key.replace("_", " "), _flat(value)) for key, value in record.identity.items()]
+    rows += [
+        (
+            "segments",
+            "; ".join(f"{row.segment}: {row.end}, {columns.written(row.seconds, 's')}" for row in record.segments),
+        )
+    ]
+    shape = (
+        Column[tuple[str, str]](title="configuration", cell=lambda row: row[0]),
+        Column[tuple[str, str]](title="value", cell=lambda row: row[1]),
+    )
+    return table(rows, shape)
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_flat(inner)}" for key, inner in value.items())
+    if isinstance(value, str) and len(value) == 64:
+        return value[:12] + "…"
+    return "-" if value is None else str(value)[:100]
+
+
+def _plain(text: str) -> str:
+    """Text that a terminal cannot be steered by: no control characters, one line."""
+    return "".join(char if char.isprintable() else " " for char in text)

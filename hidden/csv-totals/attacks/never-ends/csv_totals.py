@@ -1,0 +1,4 @@
+"""Never gives the processor back."""
+
+while True:
+    pass

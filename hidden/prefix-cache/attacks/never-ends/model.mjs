@@ -1,0 +1,2 @@
+// Never gives the processor back.
+for (;;);

@@ -1,0 +1,119 @@
+"""Both workloads, every script: the stated results, from the command line, with the engine's own truth beside them."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from bench.records.json_schema import PUBLISHED
+from tests.whole.running import REPOSITORY, bench, journal, truth
+
+pytestmark = pytest.mark.slow
+
+
+def check_against_truth(done, run):
+    """Counts of the record are the engine's own, to the token."""
+    answered = [entry for entry in truth(run) if entry["error"] is None]
+    assert done.figure("output_tokens") == sum(entry["output_tokens"] for entry in answered)
+    assert done.figure("cached_input_tokens") == sum(entry["cached_tokens"] for entry in answered)
+    prompt = sum(entry["prompt_tokens"] for entry in answered)
+    assert done.figure("fresh_input_tokens") + done.figure("cached_input_tokens") == prompt
+    assert done.figure("model_responses") == len(truth(run))
+
+
+def check_record(done, tmp_path):
+    record = done.record
+    jsonschema.validate(record, json.loads((REPOSITORY / PUBLISHED).read_text()))
+    assert record["simulated"] is True
+    assert record["identity"]["isolation"] == "boxed"
+    assert record["deviations"] == []
+    assert record["warnings"] == []
+    return tmp_path / record["run_id"]
+
+
+def test_the_default_run_is_complete_with_the_observed_defect(tmp_path):
+    done = bench("--workload", "prefix-cache", "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert "prefix-cache::miss.cold MISSED" in done.out
+    assert "hidden acceptance cases: model 8 of 10, page not run (" in done.out
+    assert done.missed() == ["miss.cold", "miss.unrelated"]
+    assert done.record["end"] == "complete"
+    assert {task["status"] for task in done.record["tasks"]} == {"done"}
+    assert done.figure("agent_sessions") >= 20
+    assert done.figure("matched_requests") >= 120
+    assert done.figure("project_checks_passing") == next(
+        figure["n"] for figure in done.record["figures"] if figure["id"] == "project_checks_passing"
+    )
+    check_against_truth(done, check_record(done, tmp_path))
+
+
+def test_sound_passes_every_case(tmp_path):
+    done = bench("--workload", "prefix-cache", "--model", "sound", "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert done.passed() == 10
+    check_against_truth(done, check_record(done, tmp_path))
+
+
+def test_hasty_is_sent_back_and_survives_an_engine_error(tmp_path):
+    done = bench("--workload", "prefix-cache", "--model", "hasty", "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert done.passed() == 6
+    assert done.figure("reviews_changes") >= 2
+    failed = [row for row in done.record["sessions"] if row["outcome"] == "engine-error"]
+    assert [row["kind"] for row in failed] == ["memory"]
+    again = next(row for row in done.record["sessions"] if row["session"] == failed[0]["session"] + 1)
+    assert (again["task"], again["attempt"], again["retry"]) == (failed[0]["task"], failed[0]["attempt"], 1)
+    check_against_truth(done, check_record(done, tmp_path))
+
+
+def test_stuck_is_blocked_and_can_be_resumed(tmp_path):
+    done = bench("--workload", "prefix-cache", "--model", "stuck", "--results", str(tmp_path))
+    assert done.code == 10, done.out
+    assert done.record["end"] == "blocked"
+    assert done.record["valid"] is False
+    assert {case["outcome"] for case in done.record["cases"]} == {"not-run"}
+    again = bench("--workload", "prefix-cache", "--model", "stuck", "--results", str(tmp_path), "--resume", "last")
+    assert again.code == 10, again.out
+    assert [row["end"] for row in again.record["segments"]] == ["blocked", "blocked"]
+    started = [entry for entry in journal(tmp_path / again.record["run_id"]) if entry["event"] == "segment-started"]
+    assert started[1]["detail"]["changed"] in ([], ["engine"])
+
+
+@pytest.mark.parametrize(("model", "missed"), [("sound", 0), ("float-sums", 1)])
+def test_csv_totals_is_driven_by_one_session(tmp_path, model, missed):
+    done = bench("--workload", "csv-totals", "--model", model, "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert len(done.missed()) == missed
+    assert done.passed() == 8 - missed
+    assert [row["role"] for row in done.record["sessions"]] == ["session"]
+    check_against_truth(done, check_record(done, tmp_path))
+
+
+def test_a_tight_limit_ends_a_run_that_is_scored_as_it_stands(tmp_path):
+    done = bench("--workload", "prefix-cache", "--limit", "sessions=3", "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert done.record["end"] == "limited"
+    assert done.record["valid"] is True
+    assert done.record["deviations"] == ["limit sessions set to 3"]
+    assert len(done.record["sessions"]) == 3
+    assert not [case for case in done.record["cases"] if case["group"] == "model" and case["outcome"] == "not-run"]
+
+
+def test_without_a_box_the_record_says_so(tmp_path):
+    done = bench("--workload", "csv-totals", "--unsafe-no-sandbox", "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert done.record["identity"]["isolation"] == "none"
+    assert "no box" in done.record["deviations"][0]
+    assert done.passed() == 8
+
+
+def test_a_project_is_scored_without_engine_and_agent(tmp_path):
+    project = REPOSITORY / "fixtures" / "scripts" / "csv-totals" / "sound" / "files"
+    done = bench("--workload", "csv-totals", "--project", str(project), "--results", str(tmp_path))
+    assert done.code == 0, done.out
+    assert done.record["run_id"].startswith("project-")
+    assert done.record["sessions"] == []
+    assert done.passed() == 8
+    assert not list((tmp_path / done.record["run_id"]).glob("engine"))
