@@ -39,6 +39,7 @@ perf:  ## measure what should be fast
 	$(PY) -m pytest tests/perf --benchmark-only --benchmark-columns=min,median,max,rounds $(ARGS)
 
 schemas:  ## write the published JSON schemas again
+	@bin/set-up bench
 	$(PY) -m bench.records.json_schema
 
 real-model:  ## fetch the 135M model that real llama-server runs use

@@ -15,7 +15,7 @@ from bench.errors import EvidenceError, UsageError
 from bench.records import store
 from bench.records.snapshot import BlobStore, take, write_atomically
 from bench.scoring.hidden_set import expected_cases, hidden_digest
-from bench.spec import REPOSITORY, AgentSpec, RunSpec, apply_limit, read_workload
+from bench.spec import REPOSITORY, AgentSpec, Limits, RunSpec, Subject, Workload, apply_limit, read_workload
 
 
 def plan(
@@ -32,62 +32,94 @@ def plan(
     sandbox: bool,
 ) -> RunSpec:
     """Validates everything that was asked before anything starts. Raises UsageError, FileFormatError, MissingPartError."""
-    overrides = dict(apply_limit(text) for text in limits)
-    asked = read_workload(workload, {**read_profile(engine).limits, **overrides})
-    expected_cases(asked.hidden)
-    folder = store.prepare(Path(results).expanduser() if results else REPOSITORY / "results")
+    for option, value in (("model", model), ("project", project), ("resume", resume), ("results", results)):
+        if value == "":
+            raise UsageError(f"--{option} has an empty value; an unset variable?")
+    asked = read_workload(workload, {**read_profile(engine).limits, **dict(apply_limit(text) for text in limits)})
+    _check_hidden(asked)
+    folder = store.prepare(_path("--results", results)) if results else store.prepare(REPOSITORY / "results")
     if project is not None:
-        if resume is not None or model is not None or engine_args:
+        if resume or model or engine_args or limits:
             raise UsageError(
-                "--project scores a folder at once: --resume, --model and --engine-arg have no place there"
+                "--project scores a folder at once: options of engine, agent, limits and --resume have no place there"
             )
-        place = Path(project).expanduser()
+        place = _path("--project", project)
         if not place.is_dir():
             raise UsageError(f"--project {project}: no such folder")
-        return RunSpec(
-            workload=asked, engine=None, agent=None, project=place.resolve(), results=folder, sandbox=sandbox
-        )
-    spec = RunSpec(
-        workload=asked,
+        return RunSpec(workload=asked, subject=None, project=place, results=folder, sandbox=sandbox)
+    subject = Subject(
         engine=engine_spec(engine=engine, model=model, args=engine_args, workload_id=workload),
         agent=AgentSpec(name=agent),
-        results=folder,
-        resume=store.find_run(folder, resume) if resume else None,
-        sandbox=sandbox,
-        limit_overrides=overrides,
     )
-    open_adapter(AgentSpec(name=agent))
-    return spec
+    open_adapter(subject.agent)
+    earlier = store.find_run(folder, resume) if resume else None
+    return RunSpec(workload=asked, subject=subject, results=folder, resume=earlier, sandbox=sandbox)
+
+
+def default_limits(spec: RunSpec) -> Limits:
+    """The limits of the workload and the engine's profile, without any `--limit`."""
+    engine = {} if spec.subject is None else read_profile(spec.subject.engine.name).limits
+    return read_workload(spec.workload.id, engine).limits
 
 
 def told(spec: RunSpec) -> str:
     """One line that says what a run is about."""
-    if spec.engine is None or spec.agent is None:
+    if spec.subject is None:
         return f"scoring a project by the hidden cases of {spec.workload.id}"
-    return f"{spec.workload.id}, engine {spec.engine.name}, model {spec.engine.model}, agent {spec.agent.name}"
+    engine, agent = spec.subject.engine, spec.subject.agent
+    return f"{spec.workload.id}, engine {engine.name}, model {engine.model}, agent {agent.name}"
 
 
 def run_folder(spec: RunSpec) -> Path:
-    """A new folder with `run.json`, or that of the run that is resumed, which must be the same run."""
-    asked = _identity(spec)
+    """The folder of a new run, or of the one that is resumed, which must be the same run. Raises UsageError."""
     if spec.resume is not None:
-        earlier = begun_with(spec.resume)["identity"]
-        if differing := sorted(key for key in {*asked, *earlier} if asked.get(key) != earlier.get(key)):
-            told = "; ".join(f"{key}: {earlier.get(key)} then, {asked.get(key)} now" for key in differing)
-            raise UsageError(f"--resume {spec.resume.name} is another run ({told}); give the options it was begun with")
+        _refuse_another(spec.resume, begun_with(spec.resume)["identity"], _identity(spec))
         return spec.resume
-    date = f"{datetime.now(UTC):%Y-%m-%d}"
-    if spec.project is not None:
-        with tempfile.TemporaryDirectory(prefix="runcard-") as blobs:
-            wanted = f"project-{take(spec.project, BlobStore(Path(blobs))).digest[:12]}"
-    elif spec.engine is not None and spec.agent is not None:
-        wanted = store.run_name(date, spec.engine.model, spec.engine.name, spec.agent.name, spec.workload.id)
+    if spec.subject is not None:
+        engine, agent = spec.subject.engine, spec.subject.agent
+        date = f"{datetime.now(UTC):%Y-%m-%d}"
+        wanted = store.run_name(date, engine.model, engine.name, agent.name, spec.workload.id)
     else:
-        raise UsageError("a run needs an engine and an agent, or a project to score")
-    folder = store.new_run(spec.results, wanted)
-    data = {"created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "identity": asked}
+        with tempfile.TemporaryDirectory(prefix="runcard-") as blobs:
+            wanted = f"project-{take(spec.project or Path(), BlobStore(Path(blobs))).digest[:12]}"
+    return store.new_run(spec.results, wanted)
+
+
+def begin(spec: RunSpec, folder: Path, *, model_sha256: str | None = None) -> None:
+    """Writes `run.json`, with which a folder becomes a run; of a resumed run, holds the model against it.
+
+    Raises UsageError where the model behind the same name is another one now.
+    """
+    identity = {**_identity(spec), "model_sha256": model_sha256}
+    if (folder / "run.json").exists():
+        _refuse_another(folder, begun_with(folder)["identity"], identity)
+        return
+    data = {"created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "identity": identity}
     write_atomically(folder / "run.json", (json.dumps(data, indent=1) + "\n").encode())
-    return folder
+
+
+def begun_with(folder: Path) -> dict[str, Any]:
+    """`run.json`: when the run began and its identity. Raises EvidenceError where it is damaged."""
+    place = folder / "run.json"
+    try:
+        data = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise EvidenceError(f"{place}: cannot be read ({error}); begin a new run") from error
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("identity"), dict)
+        or not isinstance(data.get("created_at"), str)
+    ):
+        raise EvidenceError(f"{place}: damaged; begin a new run")
+    return data
+
+
+def _refuse_another(folder: Path, earlier: dict[str, Any], asked: dict[str, Any]) -> None:
+    if differing := sorted(key for key in asked if asked[key] != earlier.get(key)):
+        told = "; ".join(f"{key}: {earlier.get(key)} then, {asked[key]} now" for key in differing)
+        raise UsageError(
+            f"--resume {folder.name} is another run ({told}); give what it was begun with, or begin a new one"
+        )
 
 
 def _identity(spec: RunSpec) -> dict[str, Any]:
@@ -98,18 +130,26 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
         "revision": workload.revision,
         "brief_sha256": workload.brief_sha256,
         "hidden_sha256": hidden_digest(workload.hidden),
-        "sandbox": spec.sandbox,
     }
-    if spec.engine is not None and spec.agent is not None:
-        identity |= {"engine": spec.engine.name, "model": spec.engine.model, "agent": spec.agent.name}
-        identity |= {"engine_args": " ".join(spec.engine.args)}
+    if spec.subject is not None:
+        engine = spec.subject.engine
+        identity |= {"engine": engine.name, "engine_args": " ".join(engine.args), "model": engine.model}
+        identity |= {"agent": spec.subject.agent.name}
     return identity
 
 
-def begun_with(folder: Path) -> dict[str, Any]:
-    """`run.json`: when the run began and its identity. Raises EvidenceError."""
+def _check_hidden(workload: Workload) -> None:
+    """Raises where the hidden set is broken, or has no case of the group that is the score."""
+    groups = {case.group for case in expected_cases(workload.hidden)}
+    if workload.score_group not in groups:
+        place = REPOSITORY / "cases" / workload.id / "workload.yaml"
+        raise UsageError(
+            f"{place}: key 'score_group': no hidden case is of group '{workload.score_group}'; there are: {', '.join(sorted(groups))}"
+        )
+
+
+def _path(option: str, text: str) -> Path:
     try:
-        data: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvidenceError(f"{folder / 'run.json'}: cannot be read ({error}); begin a new run") from error
-    return data
+        return Path(text).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{option} {text[:80]}: no usable path ({error})") from error

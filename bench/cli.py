@@ -73,7 +73,7 @@ def _list(arguments: argparse.Namespace) -> None:
         try:
             record = store.read_record(arguments.results / run_id)
         except RuncardError as error:
-            print(f"{run_id}  {error}")
+            print(error)
             continue
         print(f"{run_id}  {record.end}  {tables.cases_line(record.cases)}")
 

@@ -181,6 +181,9 @@ class SessionRequest:
     context_window: int | None
     output_tokens_per_request: int
     requests: int
+    output_tokens: int
+    """What is left of the run's output tokens: the session is ended after the answer that goes over it."""
+
     seconds: float
     """Wall-clock limit of the session."""
 
@@ -197,7 +200,7 @@ class SessionResult:
     """Finer kind of an error or limit: `memory`, `context`, `http-500`, `crash`, `seconds`, `requests` ..."""
 
     final_text: str
-    """The agent's last answer, from its event stream; empty when there was none."""
+    """The last answer as the relay saw it: what else lives in the box may write into the agent's own event stream."""
 
     exit_code: int | None
     started_at: float

@@ -7,6 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """A run was stopped at once; `run_id` can be gone on with where it is not None."""
+
+    def __init__(self, run_id: str | None) -> None:
+        super().__init__()
+        self.run_id = run_id
+
+
 class Interrupts:
     """While `caught`, a signal raises KeyboardInterrupt, except within `gracefully`, where the first one is only noted.
 
@@ -25,6 +33,16 @@ class Interrupts:
     def caught(self) -> Iterator[None]:
         """Handles SIGINT and SIGTERM inside; what handled them before does so again afterwards."""
         before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def held_off(self) -> Iterator[None]:
+        """Inside, signals wait: what is being written is written whole. Keep it short."""
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

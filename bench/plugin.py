@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.errors import HarnessError, RuncardError
-from bench.interrupts import Interrupts
+from bench.interrupts import Interrupts, RunInterrupted
+from bench.scoring.hidden_set import expected_cases
 from bench.test_workloads import RECORD, HiddenCases
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class _State:
     """What one pytest invocation knows of the run that it makes."""
 
     record: RunRecord | None = None
+    resumable: str | None = None
+    """Id of the run that can be gone on with."""
+
     record_path: Path | None = None
     broke: str | None = None
 
@@ -67,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STATE] = _State()
     if not config.getoption("--workload"):
         return
-    if hasattr(config, "workerinput") or config.getoption("numprocesses", None):
+    if config.getoption("numprocesses", None) or config.getoption("tx", None) or config.getoption("dist", "no") != "no":
         raise pytest.UsageError("a benchmark run cannot be spread over processes: leave out pytest-xdist's -n")
     if config.option.verbose == 0:
         config.option.verbose = 1  # one line for every hidden case is what a run is read by
@@ -86,6 +90,7 @@ def pytest_collection(session: pytest.Session) -> None:
     if workload:
         with _as_pytest_usage():
             spec.find_workload(workload)
+            expected_cases(spec.REPOSITORY / "hidden" / workload)
     elif any(Path(arg.split("::")[0]).resolve() in (_COLLECTED, _COLLECTED.parent) for arg in session.config.args):
         raise pytest.UsageError(
             f"choose what to run with --workload NAME; there are: {', '.join(spec.workload_ids())}\n"
@@ -109,6 +114,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not config.getoption("--workload") or config.option.collectonly or session.testsfailed:
         return None
     state = config.stash[_STATE]
+    if not session.items:
+        raise pytest.UsageError("no hidden case is selected: leave out -k, -m and case ids that do not exist")
     with _as_pytest_usage():
         spec = _run_spec(config)
         interrupts = Interrupts()
@@ -127,6 +134,9 @@ def _run(spec: RunSpec, state: _State, progress: ProgressSink, interrupts: Inter
 
     try:
         state.record, state.record_path = run.execute(spec, progress, interrupts)
+    except RunInterrupted as interrupt:
+        state.resumable = interrupt.run_id
+        raise
     except (RuncardError, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001 - the outermost edge: a fault of ours ends as exit 11, with its traceback kept
@@ -152,12 +162,14 @@ def _run_spec(config: pytest.Config) -> RunSpec:
     )
 
 
-def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+def pytest_report_teststatus(
+    report: pytest.TestReport | pytest.CollectReport,
+) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
     outcome = dict(getattr(report, "user_properties", ())).get("outcome")
     if outcome is None or getattr(report, "when", None) != "call":
         return None
     if outcome == "missed":
-        return "missed", "m", "MISSED"
+        return "missed", "m", ("MISSED", {"yellow": True})
     if outcome == "not-run":
         return "not run", "n", "NOT-RUN"
     return None
@@ -184,6 +196,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
         session.exitstatus = _EXIT_OF_END[state.record.end]
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if state.resumable and reporter:
+        reporter.write_line(f"interrupted; go on with the same command and --resume {state.resumable}")
     if state.record and reporter:
         from bench.report import tables
 
@@ -208,7 +222,8 @@ def _watched(config: pytest.Config) -> Iterator[ProgressSink]:
     from bench.report.live import shown
 
     capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled(), shown(sys.stdout) as sink:
+    uncaptured = capture.global_and_fixture_disabled() if capture else nullcontext()  # none with `-p no:capture`
+    with uncaptured, shown(sys.stdout) as sink:
 
         def say(progress: Progress) -> None:
             sink(progress.text, progress.transient)

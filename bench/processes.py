@@ -189,8 +189,8 @@ def _open_sockets(pid: int) -> Iterator[str]:
 
 
 def _output_of(*argv: str) -> str:
-    """What a system tool prints; empty where it is not installed."""
+    """What a system tool prints; empty where it is not installed or does not answer."""
     try:
         return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout
-    except FileNotFoundError:
+    except (FileNotFoundError, subprocess.TimeoutExpired):
         return ""

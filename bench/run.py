@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import http.client
+import itertools
 import json
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.agents.adapters import Adapter, open_adapter
-from bench.agents.agent import run_session
-from bench.asked import begun_with, run_folder, told
-from bench.contracts import Box, Progress, ProgressSink, SessionLabel, SessionRequest, SessionResult
-from bench.engines.engine import LaunchedEngine, launch
-from bench.errors import EngineStartError, UsageError
+from bench.agents.adapters import open_adapter
+from bench.asked import begin, begun_with, default_limits, run_folder, told
+from bench.contracts import Box, Isolation, Progress, ProgressSink
 from bench.figures.compute import compute
 from bench.figures.run_folder import read_folder
-from bench.interrupts import Interrupts
-from bench.loop.journal import Journal, last_snapshot
+from bench.interrupts import Interrupts, RunInterrupted
+from bench.loop.journal import Journal, last_snapshot, read_journal
 from bench.loop.perform import LoopParts, drive
 from bench.loop.steps import End, next_step
 from bench.loop.verifying import run_verify
 from bench.loop.workspace import Workspace
-from bench.measure.memory import MemorySampler
-from bench.measure.relay import Relay
-from bench.records import provenance, store
-from bench.records.schema import SCHEMA_VERSION, CaseResult, RunEnd, RunRecord
+from bench.records import store
+from bench.records.alterations import altered_since_record
+from bench.records.schema import SCHEMA_VERSION, CaseResult, JournalEntry, RunEnd, RunRecord
 from bench.records.snapshot import BlobStore, Snapshot, empty, load, restore, save, take, write_atomically
 from bench.sandbox.box import open_box
 from bench.scoring.hidden_set import expected_cases
 from bench.scoring.judge import judge
-from bench.spec import RunSpec
-
-_PREFLIGHT_SECONDS = 120.0
+from bench.served import configuration, preflight, serve_session, served
+from bench.spec import RunSpec, Subject
 
 SCORED_ENDS = ("complete", "unconverged", "limited", "scored")
 """Ends after which the hidden cases are judged; after the others they are not run."""
@@ -58,76 +53,107 @@ def execute(spec: RunSpec, progress: ProgressSink, interrupts: Interrupts) -> tu
     """Makes, or goes on with, one run; returns its record and where that is written.
 
     Raises UsageError, MissingPartError, BusyError, EngineStartError before anything is measured; HarnessError where the
-    harness broke. A run that was asked to stop has a record that ends `interrupted`.
+    harness broke; RunInterrupted where it was stopped at once. A run that was asked to stop at a whole place returns:
+    its record ends `interrupted`.
     """
     box = open_box(unsafe=not spec.sandbox, secret=(spec.workload.hidden, spec.results))
     folder = run_folder(spec)
-    with store.locked(folder):
+    with store.locked(folder), _private_folder(folder) as private:
         progress(Progress(text=f"run {folder.name}: {told(spec)}, box {box.name}"))
+        before = _segments(folder)
         try:
-            ending = (
-                _score_only(spec.project, folder) if spec.project else _drive(spec, folder, box, progress, interrupts)
-            )
+            ending = _ending(spec, folder, private / "project", box, progress, interrupts)
+            cases = _judge(spec, folder, private / "judged", ending, progress)
         except KeyboardInterrupt:
-            _keep(
-                spec,
-                folder,
-                box,
-                ending := Ending(kind="interrupted", reason="stopped at once"),
-                _not_judged(spec, ending),
-            )
-            raise
-        cases = _judge(spec, folder, ending, progress)
-        return _keep(spec, folder, box, ending, cases)
+            with interrupts.held_off():
+                raise RunInterrupted(_kept_interrupted(spec, folder, box, before)) from None
+        with interrupts.held_off():
+            return _keep(spec, folder, box, ending, cases)
 
 
 def keep_traceback(spec: RunSpec, text: str) -> Path:
     """Keeps the traceback of a fault of ours beside the runs and says where."""
     place = spec.results / f"harness-fault-{datetime.now(UTC):%Y%m%dT%H%M%S}.txt"
-    place.write_text(text, encoding="utf-8")
+    try:
+        place.write_text(text, encoding="utf-8")
+    except OSError:  # a full disk may be the fault itself
+        place = Path(tempfile.gettempdir()) / place.name
+        with contextlib.suppress(OSError):
+            place.write_text(text, encoding="utf-8")
     return place
 
 
-def _adapter(spec: RunSpec) -> Adapter:
-    if spec.agent is None:
-        raise UsageError("a run needs an agent")
-    return open_adapter(spec.agent)
+@contextmanager
+def _private_folder(folder: Path) -> Iterator[Path]:
+    """Where untrusted files lie while a run goes on: away from the repository, the same place for every segment.
+
+    It depends on the run alone, so what a killed harness left there is found and removed.
+    """
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    place = Path(tempfile.gettempdir()).resolve() / f"runcard-{name}"
+    if place.is_dir() and not place.is_symlink():
+        empty(place)
+        place.rmdir()
+    place.mkdir(mode=0o700)
+    try:
+        yield place
+    finally:
+        empty(place)
+        place.rmdir()
 
 
 # --- the subject's part --------------------------------------------------------------------------------------------
 
 
-def _score_only(project: Path, folder: Path) -> Ending:
-    snapshot = take(project, BlobStore(folder / "blobs"))
+def _ending(  # noqa: PLR0917 - the flow's own parts, each once
+    spec: RunSpec, folder: Path, project: Path, box: Box, progress: ProgressSink, interrupts: Interrupts
+) -> Ending:
+    if spec.subject is not None:
+        return _drive(spec, spec.subject, folder, project, box, progress, interrupts)
+    if spec.project is None:
+        raise ValueError("a run has a subject or a project")
+    begin(spec, folder)
+    snapshot = take(spec.project, BlobStore(folder / "blobs"))
     save(snapshot, folder / "snapshots")
     return Ending(kind="scored", reason="", project=snapshot)
 
 
-def _drive(spec: RunSpec, folder: Path, box: Box, progress: ProgressSink, interrupts: Interrupts) -> Ending:
+def _drive(  # noqa: PLR0917 - as _ending
+    spec: RunSpec,
+    subject: Subject,
+    folder: Path,
+    project: Path,
+    box: Box,
+    progress: ProgressSink,
+    interrupts: Interrupts,
+) -> Ending:
     """Serves the model, runs the loop to its end, and gives the project as it then stood."""
-    adapter = _adapter(spec)
+    adapter = open_adapter(subject.agent)
     journal = Journal.open(folder / "journal.jsonl")
     end = next_step(journal.entries, spec.workload.limits, spec.workload.drive) if journal.entries else None
     if not isinstance(end, End) or end.kind == "blocked":
-        with _project_folder(folder) as project, _served(spec, folder, progress) as served:
+        altered = altered_since_record(folder)
+        project.mkdir()
+        with served(spec, subject, folder, progress) as by:
+            begin(spec, folder, model_sha256=by.engine.model_sha256)
             parts = LoopParts(
                 workload=spec.workload,
                 run_id=folder.name,
                 journal=journal,
                 workspace=Workspace(project=project, blobs=folder / "blobs", snapshots=folder / "snapshots"),
-                run_session=lambda request: _run_session(
-                    request, served, adapter=adapter, box=box, progress=progress, interrupts=interrupts
+                run_session=lambda request: serve_session(
+                    request, by, adapter=adapter, box=box, progress=progress, interrupts=interrupts
                 ),
                 run_verify=lambda request: run_verify(request, box=box, stop_requested=interrupts.asked),
-                preflight=lambda: _preflight(folder, folder.name, served),
-                model=served.engine.model,
-                context_window=served.engine.context_window,
+                preflight=lambda: preflight(by, run_id=folder.name, sessions=folder / "sessions"),
+                model=by.engine.model,
+                context_window=by.engine.context_window,
                 sessions_folder=folder / "sessions",
                 progress=progress,
                 stop_requested=interrupts.asked,
                 clock=time.time,
                 sleep=time.sleep,
-                configuration=_configuration(spec, box, served),
+                configuration={**configuration(by, adapter=adapter, box=box), "altered": list(altered)},
             )
             with interrupts.gracefully():
                 end = drive(parts)
@@ -136,140 +162,16 @@ def _drive(spec: RunSpec, folder: Path, box: Box, progress: ProgressSink, interr
     return Ending(kind=end.kind, reason=end.reason, project=project_left)
 
 
-@contextmanager
-def _project_folder(folder: Path) -> Iterator[Path]:
-    """The workspace on the host: a private folder away from the repository, the same for every segment of a run.
-
-    Its place depends on the run alone, so what a killed harness left there is found and removed.
-    """
-    name = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
-    place = Path(tempfile.gettempdir()).resolve() / f"runcard-{name}"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(mode=0o700)
-    try:
-        (place / "project").mkdir()
-        yield place / "project"
-    finally:
-        empty(place)
-        place.rmdir()
+# --- scoring -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """A running engine with the relay in front of it and the memory sampler beside it."""
-
-    engine: LaunchedEngine
-    relay: Relay
-    sampler: MemorySampler
-
-
-@contextmanager
-def _served(spec: RunSpec, folder: Path, progress: ProgressSink) -> Iterator[Served]:
-    if spec.engine is None:
-        raise UsageError("a run needs an engine")
-    number = 1 + len(list((folder / "engine").glob("launch-*")))
-    engine = launch(
-        spec.engine, workload_id=spec.workload.id, folder=folder / "engine" / f"launch-{number}", progress=progress
-    )
-    try:
-        write_atomically(folder / "engine" / "profile.json", json.dumps(asdict(engine.profile), indent=1).encode())
-        with (
-            MemorySampler(folder / "memory.jsonl", engine_pid=lambda: engine.pid) as sampler,
-            Relay(engine.host, engine.port, api_key=None, engine_process=number) as relay,
-        ):
-            yield Served(engine=engine, relay=relay, sampler=sampler)
-    finally:
-        engine.stop()
-
-
-def _run_session(
-    request: SessionRequest,
-    served: Served,
-    *,
-    adapter: Adapter,
-    box: Box,
-    progress: ProgressSink,
-    interrupts: Interrupts,
-) -> SessionResult:
-    """One agent process with a relay address of its own, which is gone when it ends."""
-    served.sampler.boundary()
-    address = served.relay.open_session(request.label, request.evidence)
-    try:
-        return run_session(
-            request,
-            adapter=adapter,
-            box=box,
-            relay=address,
-            exchanges=lambda: served.relay.exchanges(request.label),
-            engine_dead=served.engine.dead,
-            profile=served.engine.profile,
-            progress=progress,
-            stop_requested=interrupts.asked,
-        )
-    finally:
-        served.relay.close_session(request.label)
-        served.sampler.boundary()
-
-
-def _preflight(folder: Path, run_id: str, served: Served) -> str:
-    """One small question through the relay; its traffic is session 0 and stays out of every figure."""
-    place = folder / "sessions" / "000"
-    place.mkdir(parents=True, exist_ok=True)
-    label = SessionLabel(run_id=run_id, session=0, role="preflight", task=None, attempt=1, retry=0)
-    address = served.relay.open_session(label, place)
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=_PREFLIGHT_SECONDS)
-    question = {"model": served.engine.model, "max_tokens": 1, "messages": [{"role": "user", "content": "Say OK."}]}
-    try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        said = answer.read(2_000).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as error:
-        raise EngineStartError(
-            f"the engine is ready but does not answer ({error}); its log: {served.engine.log}"
-        ) from error
-    finally:
-        connection.close()
-        served.relay.close_session(label)
-    if answer.status != 200:
-        raise EngineStartError(
-            f"the engine is ready but answers a first small question with HTTP {answer.status}: {said[:300]}; its log: {served.engine.log}"
-        )
-    window = served.engine.context_window
-    return f"the engine answers; context window {f'{window:,} tokens' if window else 'not reported'}"
-
-
-def _configuration(spec: RunSpec, box: Box, served: Served) -> dict[str, Any]:
-    """What was granted in this segment, for the journal and the record."""
-    engine = served.engine
-    return {
-        "engine": {
-            "name": engine.profile.name,
-            "version": engine.version,
-            "simulated": engine.profile.simulated,
-            "argv": list(engine.argv),
-            "binary_sha256": engine.binary_sha256,
-            "model": engine.model,
-            "model_sha256": engine.model_sha256,
-        },
-        "agent": {"name": spec.agent.name, "version": open_adapter(spec.agent).version} if spec.agent else None,
-        "box": {"name": box.name, "isolation": box.isolation},
-        "harness": provenance.harness(),
-        "host": provenance.host(),
-    }
-
-
-# --- scoring and the record ----------------------------------------------------------------------------------------
-
-
-def _judge(spec: RunSpec, folder: Path, ending: Ending, progress: ProgressSink) -> tuple[CaseResult, ...]:
+def _judge(spec: RunSpec, folder: Path, judged: Path, ending: Ending, progress: ProgressSink) -> tuple[CaseResult, ...]:
     """Judges the project's snapshot by the hidden cases, or lists them as not run where there is nothing to judge."""
     if ending.kind not in SCORED_ENDS or ending.project is None:
         return _not_judged(spec, ending)
     progress(Progress(text=f"judging by the hidden cases of {spec.workload.id}"))
-    with tempfile.TemporaryDirectory(prefix="runcard-judged-") as place:
-        project = Path(place) / "project"
-        restore(ending.project, BlobStore(folder / "blobs"), project)
-        return judge(workload=spec.workload, project=project, evidence=folder / "scoring", unsafe=not spec.sandbox)
+    restore(ending.project, BlobStore(folder / "blobs"), judged)
+    return judge(workload=spec.workload, project=judged, evidence=folder / "scoring", unsafe=not spec.sandbox)
 
 
 def _not_judged(spec: RunSpec, ending: Ending) -> tuple[CaseResult, ...]:
@@ -289,6 +191,26 @@ def _not_judged(spec: RunSpec, ending: Ending) -> tuple[CaseResult, ...]:
     )
 
 
+# --- the record ----------------------------------------------------------------------------------------------------
+
+
+def _kept_interrupted(spec: RunSpec, folder: Path, box: Box, before: int) -> str | None:
+    """Writes a record that ends `interrupted` if a segment began in this call: an older record is never replaced by less.
+
+    Returns the run's id if there is something to go on with.
+    """
+    now = _segments(folder)
+    if now > before:
+        ending = Ending(kind="interrupted", reason="stopped at once")
+        _keep(spec, folder, box, ending, _not_judged(spec, ending))
+    return folder.name if now else None
+
+
+def _segments(folder: Path) -> int:
+    entries = read_journal(folder / "journal.jsonl").entries
+    return sum(entry.event == "segment-started" for entry in entries)
+
+
 def _keep(
     spec: RunSpec, folder: Path, box: Box, ending: Ending, cases: tuple[CaseResult, ...]
 ) -> tuple[RunRecord, Path]:
@@ -297,14 +219,12 @@ def _keep(
     warnings: list[str] = []
     evidence = read_folder(
         folder,
-        adapter=open_adapter(spec.agent) if spec.agent else None,
+        adapter=open_adapter(spec.subject.agent) if spec.subject else None,
         cases=cases,
         score_group=spec.workload.score_group,
         warn=warnings.append,
     )
-    granted: dict[str, Any] = next(
-        (entry.detail["configuration"] for entry in reversed(evidence.journal) if entry.event == "segment-started"), {}
-    )
+    granted = _granted(evidence.journal)
     begun = begun_with(folder)
     simulated = evidence.profile is not None and evidence.profile.simulated
     record = RunRecord(
@@ -315,24 +235,68 @@ def _keep(
         valid=ending.kind in SCORED_ENDS and all(case.outcome != "error" for case in cases),
         simulated=simulated,
         created_at=begun["created_at"],
-        identity={**begun["identity"], "isolation": box.isolation, "simulated": simulated},
-        configuration={"limits": asdict(spec.workload.limits), **granted},
+        identity={**begun["identity"], "isolation": _weakest(box, granted), "simulated": simulated},
+        configuration={"limits": asdict(spec.workload.limits), **(granted[-1] if granted else {})},
         segments=evidence.segments,
         sessions=evidence.sessions,
         tasks=evidence.tasks,
         cases=cases,
         figures=compute(evidence),
-        warnings=tuple(warnings),
-        deviations=_deviations(spec, box),
+        warnings=(*warnings, *_alterations(granted)),
+        deviations=(*_isolation(_weakest(box, granted), box), *_limits_set(spec, granted), *_changes(evidence.journal)),
         evidence=store.manifest(folder),
     )
     return record, store.write_record(folder, record, max(1, len(evidence.segments)))
 
 
-def _deviations(spec: RunSpec, box: Box) -> tuple[str, ...]:
-    found = [f"limit {name} set to {value:g}" for name, value in sorted(spec.limit_overrides.items())]
-    if box.isolation == "none":
-        found.append("no box: agent and project could reach this machine, hidden cases included (--unsafe-no-sandbox)")
-    elif box.isolation == "weaker":
-        found.append(f"weaker isolation: {box.name}")
-    return tuple(found)
+def _granted(journal: Sequence[JournalEntry]) -> list[dict[str, Any]]:
+    """The configuration of every segment."""
+    return [dict(entry.detail["configuration"]) for entry in journal if entry.event == "segment-started"]
+
+
+def _weakest(box: Box, granted: Sequence[dict[str, Any]]) -> Isolation:
+    """The weakest isolation that any part of the run had."""
+    seen = {box.isolation, *(one["box"]["isolation"] for one in granted)}
+    return "none" if "none" in seen else "weaker" if "weaker" in seen else "boxed"
+
+
+def _alterations(granted: Sequence[dict[str, Any]]) -> list[str]:
+    return [
+        f"segment {number}: evidence had changed since the last record: {path}"
+        for number, one in enumerate(granted, 1)
+        for path in one.get("altered", ())
+    ]
+
+
+def _isolation(isolation: Isolation, box: Box) -> list[str]:
+    if isolation == "none":
+        return ["no box: agent and project could reach this machine, hidden cases included (--unsafe-no-sandbox)"]
+    return [f"weaker isolation: {box.name}"] if isolation == "weaker" else []
+
+
+def _limits_set(spec: RunSpec, granted: Sequence[dict[str, Any]]) -> list[str]:
+    """Every limit that any segment ran with and that is not the workload's own."""
+    own = asdict(default_limits(spec))
+    found = [
+        f"limit {name} set to {value:g}"
+        for one in granted or [{"limits": asdict(spec.workload.limits)}]
+        for name, value in sorted(one["limits"].items())
+        if value != own[name]
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _changes(journal: Sequence[JournalEntry]) -> list[str]:
+    """What a later segment was given otherwise than the one before it."""
+    opened = [entry.detail for entry in journal if entry.event == "segment-started"]
+    found = []
+    for number, (before, now) in enumerate(itertools.pairwise(opened), start=2):
+        earlier, later = before["configuration"]["limits"], now["configuration"]["limits"]
+        found += [
+            f"segment {number}: limit {name} is {later[name]:g}, before it {earlier[name]:g}"
+            for name in sorted(later)
+            if later[name] != earlier.get(name)
+        ]
+        if other := [name for name in now["changed"] if name not in ("limits", "altered")]:
+            found.append(f"segment {number}: changed since the segment before: {', '.join(other)}")
+    return found

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -60,6 +60,7 @@ class AgentSpec:
 
     name: str
     args: tuple[str, ...] = ()
+    """Further arguments; an agent that takes none refuses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,23 +87,27 @@ class Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is benchmarked: a model behind its engine, and the agent that uses it."""
+
+    engine: EngineSpec
+    agent: AgentSpec
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One run: everything that was asked, before anything starts."""
 
     workload: Workload
-    engine: EngineSpec | None
-    agent: AgentSpec | None
-    """Both None: only a project is scored."""
+    subject: Subject | None
+    """None: only `project` is scored."""
 
     project: Path | None = None
     results: Path = REPOSITORY / "results"
     resume: Path | None = None
     """Folder of the run that is gone on with."""
 
-    repetition: int = 1
-    seed: int = 0
     sandbox: bool = True
-    limit_overrides: Mapping[str, float] = field(default_factory=dict)
 
 
 def workload_ids() -> list[str]:
@@ -123,7 +128,10 @@ def read_workload(name: str, overrides: Mapping[str, float] | None = None) -> Wo
     form = load_model(folder / "workload.yaml", _workload_form())
     data = form.model_dump()
     limits = {key: type(data["limits"][key])(value) for key, value in (overrides or {}).items()}
-    brief = (folder / "brief.md").read_text(encoding="utf-8")
+    try:
+        brief = (folder / "brief.md").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{folder / 'brief.md'}: the brief cannot be read ({error})") from error
     starter = folder / "starter"
     return Workload(
         **{**data, "limits": Limits(**{**data["limits"], **limits})},
@@ -141,8 +149,13 @@ def _workload_form() -> type[BaseModel]:
     from pydantic import ConfigDict, Field, create_model
 
     strict = ConfigDict(extra="forbid", strict=True)
-    whole, real = (int, Field(ge=0)), (float, Field(ge=0, allow_inf_nan=False))
-    kinds = {name: whole if part.type == "int" else real for name, part in Limits.__dataclass_fields__.items()}
+    kinds = {
+        name: (int, Field(ge=least, le=10**12))
+        if part.type == "int"
+        else (float, Field(ge=0, le=10**12, allow_inf_nan=False))
+        for name, part in Limits.__dataclass_fields__.items()
+        for least in [0 if name in MAY_BE_ZERO else 1]
+    }
     limits: type[BaseModel] = create_model("Limits", __config__=strict, **kinds)  # type: ignore[call-overload]
     form: type[BaseModel] = create_model(
         "Workload",
@@ -156,6 +169,10 @@ def _workload_form() -> type[BaseModel]:
         limits=(limits, ...),
     )
     return form
+
+
+MAY_BE_ZERO = frozenset({"final_reviews", "replans", "backoff_seconds"})
+"""Limits of which none at all makes sense; every other limit is at least 1, or over 0 s."""
 
 
 def slug(text: str) -> str:
@@ -180,6 +197,7 @@ def apply_limit(text: str) -> tuple[str, float]:
     except ValueError:
         raise UsageError(f"--limit {text}: '{value}' is not a number") from None
     whole = Limits.__dataclass_fields__[key].type == "int"
-    if not number >= 0 or number == float("inf") or (whole and number != int(number)):
-        raise UsageError(f"--limit {text}: expected a {'whole ' if whole else ''}number of at least 0")
+    least, most = (0 if key in MAY_BE_ZERO else 1 if whole else 0.001), 10**12
+    if not least <= number <= most or (whole and number != int(number)):
+        raise UsageError(f"--limit {text}: expected a {'whole ' if whole else ''}number from {least} to {most:,}")
     return key, number

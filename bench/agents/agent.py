@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.agents.adapters import Adapter, AgentCommand, AgentEvents
 from bench.agents.pipe_copy import PipeCopies
+from bench.agents.project_weight import outgrown
 from bench.agents.session_outcome import CutBy, SessionFacts, judge_session
 from bench.contracts import (
     Box,
@@ -35,6 +36,9 @@ STDERR_BYTES = 4_000_000
 
 _TICK_SECONDS = 0.1
 _PROGRESS_SECONDS = 0.5
+_DISK_SECONDS = 3.0
+"""How often the project is weighed; a look takes a few milliseconds."""
+
 _DEAD_ENGINE_SECONDS = 2.0
 """How long an agent may still use what it already has from an engine that is gone."""
 
@@ -162,6 +166,7 @@ class _Watch:
     def until_end(self, boxed: BoxedProcess, copies: PipeCopies) -> CutBy | None:
         """None when the agent's process has ended, else why it is to be ended."""
         next_check = next_report = self.started
+        next_look = self.started + _DISK_SECONDS
         dead_at: float | None = None
         while not self._ended(boxed.process, copies):
             now = time.monotonic()
@@ -179,6 +184,10 @@ class _Watch:
             seen = self.exchanges()
             if len(seen) > self.request.requests:
                 return "requests"
+            if _output_tokens(seen) > self.request.output_tokens:
+                return "output-tokens"
+            if now >= next_look and (next_look := now + _DISK_SECONDS) and outgrown(self.request.project):
+                return "disk"
             if now >= next_report:
                 next_report = now + _PROGRESS_SECONDS
                 self.progress(Progress(text=self._line(now, seen), transient=True))

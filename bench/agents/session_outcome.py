@@ -12,10 +12,13 @@ from typing import Literal
 from bench.agents.adapters import AgentEvents
 from bench.contracts import EngineProfile, ExchangeSummary, Outcome
 
-CutBy = Literal["seconds", "requests", "engine-dead", "asked"]
+CutBy = Literal["seconds", "requests", "output-tokens", "disk", "engine-dead", "asked"]
 
 _TRANSPORT = re.compile(r"(refused|reset|closed|truncated|stalled|malformed): ")
 """How the relay's own sentences about a broken exchange begin."""
+
+_ENGINES_FAULT = {"http-408", "http-425", "http-429"}
+"""Statuses below 500 that speak of the engine's state, not of the request."""
 
 _BY_AGENT = "aborted: "
 """How its sentence begins where the agent hung up."""
@@ -55,9 +58,12 @@ def judge_session(facts: SessionFacts, profile: EngineProfile) -> Judgement:
         return Judgement(outcome="limit", kind="seconds", reason=f"not finished within {facts.seconds_limit:g} s")
     if facts.cut_by == "requests":
         return _too_many_requests(facts)
-    if last is not None and last.error is not None and _blames_engine(last, facts.events):
-        said = f"request {last.index + 1}: {last.error}"
-        return Judgement(outcome="engine-error", kind=_engine_kind(last, profile), reason=said)
+    if facts.cut_by == "output-tokens":
+        return Judgement(outcome="limit", kind="output-tokens-of-run", reason="the run's output tokens are used up")
+    if facts.cut_by == "disk":
+        return Judgement(outcome="limit", kind="disk", reason="the project outgrew the space that it may take")
+    if last is not None and last.error is not None and (facts.events.end == "engine-error" or _broke_off(last.error)):
+        return _failed_request(last, profile)
     if (last is not None and last.finish_reason == "length") or facts.events.end == "length":
         return Judgement(outcome="limit", kind="output-tokens", reason="an answer was cut at its output limit")
     return _judge_agent(facts, last)
@@ -94,9 +100,22 @@ def _too_many_requests(facts: SessionFacts) -> Judgement:
     return Judgement(outcome="limit", kind="requests", reason=f"not finished within {facts.requests_limit} requests")
 
 
-def _blames_engine(exchange: ExchangeSummary, events: AgentEvents) -> bool:
-    """False where the agent hung up for no reason that it gave: then it died, or gave up waiting."""
-    return not (exchange.error or "").startswith(_BY_AGENT) or events.end == "engine-error"
+def _failed_request(last: ExchangeSummary, profile: EngineProfile) -> Judgement:
+    """The engine broke the exchange off, or it refused a request and the agent says so too.
+
+    A refusal alone is not enough: anything in the box may ask for one, and an engine error is never charged. A request
+    that the engine calls wrong (4xx) is the agent's fault, unless it speaks of memory or of the window.
+    """
+    kind = _engine_kind(last, profile)
+    said = f"request {last.index + 1}: {last.error}"
+    if kind.startswith("http-4") and kind not in _ENGINES_FAULT:
+        return Judgement(outcome="agent-error", kind=kind, reason=said)
+    return Judgement(outcome="engine-error", kind=kind, reason=said)
+
+
+def _broke_off(error: str) -> bool:
+    """Whether the relay saw the connection itself fail, which no request of the box's can bring about."""
+    return _TRANSPORT.match(error) is not None
 
 
 def _engine_kind(exchange: ExchangeSummary, profile: EngineProfile) -> str:

@@ -37,7 +37,7 @@ def _hidden_cases_passed(evidence: Evidence) -> Measured:
     cases = [case for case in evidence.cases if case.group == evidence.score_group]
     if not cases:
         return absent("no hidden case was judged")
-    unjudged = [case for case in cases if case.outcome == "not-run"]
+    unjudged = [case for case in cases if case.outcome in ("not-run", "error")]
     if unjudged:
         why = unjudged[0].reason or "not run"
         return absent(f"{len(unjudged)} of {len(cases)} hidden cases were not judged: {why}", len(cases))

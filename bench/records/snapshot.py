@@ -8,17 +8,20 @@ are taken; the rest is listed with the reason.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
-import shutil
 import stat
+import subprocess
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.errors import EvidenceError
+
+_AND_MORE = "…"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +112,16 @@ def restore(snapshot: Snapshot, blobs: BlobStore, target: Path) -> None:
 
 
 def empty(folder: Path) -> None:
-    """Removes all that stands in a folder, links themselves and never what they point to, closed folders included."""
-    for place, folders, _ in os.walk(folder):
-        for name in folders:
-            inner = Path(place, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
-    for entry in list(folder.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+    """Removes all that stands in a folder, links themselves and never what they point to, closed folders included.
+
+    The tools, not a walk of our own: an agent can make paths longer and deeper than Python's functions take.
+    """
+    for tool in (["chmod", "-R", "u+rwX", "--", str(folder)], ["find", str(folder), "-mindepth", "1", "-delete"]):
+        subprocess.run(
+            tool, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+        )
+    if left := next(folder.iterdir(), None):
+        raise OSError(errno.ENOTEMPTY, "cannot be removed", str(left))
 
 
 def save(snapshot: Snapshot, folder: Path) -> None:
@@ -153,9 +155,13 @@ def write_atomically(place: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         draft.replace(place)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             draft.unlink()
+        if isinstance(error, OSError):
+            raise EvidenceError(
+                f"{place}: cannot be written ({error.strerror}); make room and go on with --resume"
+            ) from error
         raise
 
 
@@ -173,6 +179,10 @@ class _Walk:
         for name in sorted(os.listdir(descriptor)):
             path = f"{at}{name}"
             if len(self.rejected) >= self.quota.files:
+                if self.rejected[-1].path != _AND_MORE:
+                    self._reject(
+                        _AND_MORE, f"more than {self.quota.files:,} entries cannot be taken; the rest was not looked at"
+                    )
                 return
             if _unsafe(name):
                 self._reject(repr(path), "a name that is not plain UTF-8 text")

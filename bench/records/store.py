@@ -48,7 +48,8 @@ def new_run(results: Path, wanted: str) -> Path:
         try:
             folder.mkdir()
         except FileExistsError:
-            continue
+            if not _abandoned(folder):
+                continue
         except OSError as error:
             raise UsageError(
                 f"{folder}: cannot be made ({error.strerror}); choose another folder with --results DIR"
@@ -57,16 +58,38 @@ def new_run(results: Path, wanted: str) -> Path:
     raise UsageError(f"{results}: {wanted} is taken 10,000 times over")
 
 
+def _abandoned(folder: Path) -> bool:
+    """Whether a folder is what a start that failed left behind, and nobody works on it; it is emptied then."""
+    if (
+        (folder / "run.json").exists()
+        or (folder / "journal.jsonl").exists()
+        or folder.is_symlink()
+        or not folder.is_dir()
+    ):
+        return False
+    try:
+        with locked(folder):
+            for entry in folder.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry.name != "lock":
+                    entry.unlink()
+    except (BusyError, OSError):
+        return False
+    return True
+
+
 def find_run(results: Path, name: str) -> Path:
     """The folder of a run named by its id, by a path to it or by `last`. Raises UsageError listing what exists."""
     if name == "last" and (ids := run_ids(results)):
         return results / max(ids, key=lambda run_id: (results / run_id).stat().st_mtime)
     for folder in (results / name, Path(name)):
-        if (folder / "run.json").is_file():
-            return folder.resolve()
+        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            if (folder / "run.json").is_file():
+                return folder.resolve()
     known = run_ids(results)
     shown = ", ".join(known[-8:]) if known else "none yet"
-    raise UsageError(f"no run '{name}' under {results}; the newest there: {shown}")
+    raise UsageError(f"no run '{name[:100]}' under {results}; the newest there: {shown}")
 
 
 def run_ids(results: Path) -> list[str]:

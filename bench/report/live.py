@@ -34,5 +34,6 @@ def shown(stream: TextIO) -> Iterator[Sink]:
                 status.update(escape(text))
             else:
                 console.print(escape(text))
+                status.update(escape(text))
 
         yield live

@@ -78,6 +78,9 @@ def box_arguments(
 def _namespaces(user: BoxUser) -> Iterator[str]:
     yield from ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try")
     yield from ("--hostname", "box", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+    if not user.by_root:
+        # Bubblewrap's own process inside would hold the command's pipes, open to everything of the same user there.
+        yield "--as-pid-1"
     if user.by_root:
         # What `setpriv` needs to become the box's user, and bubblewrap to enter that user's closed project folder.
         # The user has none of them.

@@ -265,6 +265,7 @@ def make_request(tmp_path, project):
             model="tiny",
             context_window=4096,
             output_tokens_per_request=256,
+            output_tokens=1_000_000,
             requests=requests,
             seconds=seconds,
         )

@@ -144,7 +144,7 @@ def test_a_prompt_over_the_context_window(run, wire):
 @pytest.mark.parametrize(("status", "body"), [(500, "boom"), (503, {"error": {"message": "Loading model"}}), (404, "")])
 def test_other_statuses(run, engine, wire, status, body):
     result = run(wire.fails(status, body, error="said"))
-    assert ended(result) == ("engine-error", f"http-{status}")
+    assert ended(result) == ("agent-error" if status == 404 else "engine-error", f"http-{status}")
     assert len(engine.requests) == 1
 
 

@@ -41,29 +41,51 @@ def facts(*exchanges, end="done", detail="", text="Done.", **more):
     return SessionFacts(seconds_limit=60, requests_limit=9, exchanges=exchanges, events=events, **held)
 
 
+def told(*exchanges):
+    """The agent says itself that the engine failed."""
+    return facts(*exchanges, end="engine-error")
+
+
 TABLE = {
     "done": (facts(WHOLE), ("done", None)),
     "done with a bad exit code": (facts(WHOLE, exit_code=1), ("done", None)),
     "a fault that the agent got over": (facts(FAILED, exchange(index=1, at=2.0)), ("done", None)),
     "the last to end counts, not the last to begin": (
-        facts(exchange(at=3.0, status=503, error="busy"), exchange(index=1, at=2.0)),
+        facts(exchange(at=3.0, status=503, error="busy"), exchange(index=1, at=2.0), end="engine-error"),
         ("engine-error", "http-503"),
     ),
-    "exit code 0 and done after a fault": (facts(FAILED), ("engine-error", "http-500")),
-    "memory": (facts(exchange(status=400, error="insufficient_memory: 9")), ("engine-error", "memory")),
-    "memory inside a 200": (facts(exchange(error="out of memory")), ("engine-error", "memory")),
-    "context": (facts(exchange(status=400, error="context_length_exceeded")), ("engine-error", "context")),
-    "error inside a 200": (facts(exchange(error="slot is gone")), ("engine-error", "http-200")),
+    "exit code 0 after a fault that the agent tells": (facts(FAILED, end="engine-error"), ("engine-error", "http-500")),
+    "done after a fault that the agent does not tell": (facts(FAILED), ("agent-error", "no-end")),
+    "memory": (told(exchange(status=400, error="insufficient_memory: 9")), ("engine-error", "memory")),
+    "memory inside a 200": (told(exchange(error="out of memory")), ("engine-error", "memory")),
+    "context": (told(exchange(status=400, error="context_length_exceeded")), ("engine-error", "context")),
+    "error inside a 200": (told(exchange(error="slot is gone")), ("engine-error", "http-200")),
+    "a request that is wrong": (told(exchange(status=400, error="invalid")), ("agent-error", "http-400")),
+    "too many requests": (told(exchange(status=429, error="slow down")), ("engine-error", "http-429")),
+    "a refusal that something else asked for, agent killed": (
+        facts(exchange(status=400, error="invalid"), end=None, exit_code=-9),
+        ("agent-error", "crash"),
+    ),
+    "a refusal that something else asked for, agent alive": (
+        facts(exchange(status=400, error="insufficient_memory: 9"), end="done"),
+        ("agent-error", "no-end"),
+    ),
     "refused": (facts(exchange(status=None, error="refused: no connection")), ("engine-error", "refused")),
     "reset": (facts(exchange(error="reset: broken off")), ("engine-error", "reset")),
     "closed": (facts(exchange(status=None, error="closed: no answer")), ("engine-error", "reset")),
     "truncated": (facts(exchange(error="truncated: no finish reason")), ("engine-error", "truncated")),
     "stalled": (facts(exchange(error="stalled: nothing for 9 s")), ("engine-error", "stalled")),
-    "no answer at all": (facts(exchange(status=None, error="?")), ("engine-error", "truncated")),
+    "no answer at all": (told(exchange(status=None, error="?")), ("engine-error", "truncated")),
     "agent killed while it waited": (facts(ABORTED, end=None, exit_code=-9), ("agent-error", "crash")),
     "agent hung up because of the answer": (facts(ABORTED, end="engine-error"), ("engine-error", "truncated")),
     "agent hung up and is done": (facts(ABORTED), ("agent-error", "no-end")),
-    "crash after a fault of the engine": (facts(FAILED, end=None, exit_code=1), ("engine-error", "http-500")),
+    "crash after a refusal": (facts(FAILED, end=None, exit_code=1), ("agent-error", "crash")),
+    "crash after the engine broke off": (
+        facts(exchange(error="reset: broken off"), end=None, exit_code=1),
+        ("engine-error", "reset"),
+    ),
+    "the run's output tokens": (facts(WHOLE, end=None, cut_by="output-tokens"), ("limit", "output-tokens-of-run")),
+    "the disk": (facts(WHOLE, end=None, cut_by="disk"), ("limit", "disk")),
     "crash": (facts(WHOLE, end=None, exit_code=1), ("agent-error", "crash")),
     "no end": (facts(WHOLE, end=None), ("agent-error", "no-end")),
     "tool loop": (facts(WHOLE, end="agent-error", detail="tool-loop: 5"), ("agent-error", "tool-loop")),

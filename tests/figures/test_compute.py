@@ -149,7 +149,7 @@ def test_every_definition_has_a_formula_and_the_other_way_round():
 
 
 def test_a_scored_project_has_cases_and_nothing_else():
-    evidence = Evidence(profile=None, cases=(case("a", "passed"), case("b", "error")), score_group="model")
+    evidence = Evidence(profile=None, cases=(case("a", "passed"), case("b", "missed")), score_group="model")
     found = {figure.id: figure for figure in compute(evidence)}
     assert (found.pop("hidden_cases_passed").value) == 1
     assert {figure.value for figure in found.values()} == {None}
@@ -157,6 +157,12 @@ def test_a_scored_project_has_cases_and_nothing_else():
         "no engine ran: only a project was scored",
         "no agent ran: only a project was scored",
     }
+
+
+def test_a_case_that_could_not_be_judged_leaves_no_score(figures):
+    figure = figures(cases=(case("a", "passed"), case("b", "error", reason="TypeError")), score_group="model")
+    assert figure["hidden_cases_passed"].value is None
+    assert "TypeError" in figure["hidden_cases_passed"].reason or "1 of 2" in figure["hidden_cases_passed"].reason
 
 
 def test_a_blocked_run_has_no_score(figures):

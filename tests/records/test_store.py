@@ -17,8 +17,22 @@ from bench.spec import REPOSITORY
 
 
 def test_a_taken_id_gets_the_next_number(tmp_path):
-    names = [store.new_run(tmp_path, "2026-11-30-a").name for _ in range(3)]
-    assert names == ["2026-11-30-a", "2026-11-30-a-r2", "2026-11-30-a-r3"]
+    def begun():
+        folder = store.new_run(tmp_path, "2026-11-30-a")
+        (folder / "run.json").write_text("{}")
+        return folder.name
+
+    assert [begun() for _ in range(3)] == ["2026-11-30-a", "2026-11-30-a-r2", "2026-11-30-a-r3"]
+
+
+def test_what_a_failed_start_left_is_used_again_unless_somebody_holds_it(tmp_path):
+    folder = store.new_run(tmp_path, "a")
+    (folder / "engine").mkdir()
+    (folder / "engine" / "engine.log").write_text("died")
+    with store.locked(folder):
+        assert store.new_run(tmp_path, "a").name == "a-r2"
+    assert store.new_run(tmp_path, "a") == folder
+    assert [path.name for path in folder.iterdir()] == ["lock"]
 
 
 def test_run_names_are_lower_case_with_dashes():

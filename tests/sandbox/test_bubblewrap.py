@@ -91,7 +91,7 @@ def test_python_leaves_no_bytecode_in_a_project(box):
 
 def test_exit_code_and_signal_are_the_command_s(box):
     assert box.run("sh", "-c", "exit 7").code == 7
-    assert box.run("sh", "-c", "kill -9 $$").code == 137
+    assert box.run("sh", "-c", 'sh -c "kill -9 \\$\\$"').code == 137
     assert box.run("no-such-command").code == 127
 
 

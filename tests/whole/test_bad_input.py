@@ -65,3 +65,41 @@ def test_tests_of_other_folders_are_not_touched_by_the_plugin():
     assert done.code == 0
     assert "--workload=NAME" in done.out
     assert os.linesep in done.out
+
+
+def test_nothing_of_a_scored_project_is_run_outside_its_box(tmp_path):
+    """Pytest itself must not take the folder for a folder of tests."""
+    project = tmp_path / "project"
+    project.mkdir()
+    proof = tmp_path / "proof"
+    for name in ("conftest.py", "test_x.py", "sitecustomize.py", "pytest.py", "bench.py"):
+        (project / name).write_text(f"open({str(proof)!r}, 'a').write('ran')\n")
+    (project / "pytest.ini").write_text("[pytest]\naddopts = -p conftest\n")
+    done = bench("--workload", "csv-totals", "--project", str(project), "--results", str(tmp_path / "results"))
+    assert done.code == 0, done.out
+    assert done.passed() == 0
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize("option", ["--model", "--project", "--resume", "--results"])
+def test_an_empty_value_is_no_default(tmp_path, option):
+    done = bench("--workload", "csv-totals", "--results", str(tmp_path), option, "")
+    assert done.code == 4
+    assert f"{option} has an empty value" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--project", "~nosuchuser/x"], "no usable path"),
+        (["--resume", "x" * 5000], "no run"),
+        (["-k", "nothing"], "no hidden case is selected"),
+        (["--limit", "output_tokens_per_request=0"], "from 1 to"),
+        (["--tx", "2*popen", "--dist", "load"], "pytest-xdist"),
+    ],
+)
+def test_odd_values_are_told_too(tmp_path, arguments, words):
+    done = bench("--workload", "csv-totals", "--results", str(tmp_path), *arguments)
+    assert done.code == 4, done.out
+    assert words in done.out
+    assert "Traceback" not in done.out

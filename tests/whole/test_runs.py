@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from bench.records.json_schema import PUBLISHED
-from tests.whole.running import REPOSITORY, bench, journal, truth
+from tests.whole.running import REPOSITORY, begin, bench, children_of, journal, truth, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,8 @@ def test_stuck_is_blocked_and_can_be_resumed(tmp_path):
     assert again.code == 10, again.out
     assert [row["end"] for row in again.record["segments"]] == ["blocked", "blocked"]
     started = [entry for entry in journal(tmp_path / again.record["run_id"]) if entry["event"] == "segment-started"]
-    assert started[1]["detail"]["changed"] in ([], ["engine"])
+    assert started[1]["detail"]["changed"] == []
+    assert again.record["deviations"] == again.record["warnings"] == []
 
 
 @pytest.mark.parametrize(("model", "missed"), [("sound", 0), ("float-sums", 1)])
@@ -99,6 +100,54 @@ def test_a_tight_limit_ends_a_run_that_is_scored_as_it_stands(tmp_path):
     assert done.record["deviations"] == ["limit sessions set to 3"]
     assert len(done.record["sessions"]) == 3
     assert not [case for case in done.record["cases"] if case["group"] == "model" and case["outcome"] == "not-run"]
+
+
+def test_a_resume_with_other_limits_says_so(tmp_path):
+    first = bench("--workload", "prefix-cache", "--limit", "sessions=3", "--results", str(tmp_path))
+    assert first.record["end"] == "limited"
+    done = bench("--workload", "prefix-cache", "--results", str(tmp_path), "--resume", "last")
+    assert done.code == 0, done.out
+    assert done.passed() == 8
+    assert done.record["deviations"] == ["limit sessions set to 3", "segment 2: limit sessions is 120, before it 3"]
+
+
+def test_evidence_that_was_changed_between_segments_is_named(tmp_path):
+    first = bench("--workload", "prefix-cache", "--limit", "sessions=3", "--results", str(tmp_path))
+    events = tmp_path / first.record["run_id"] / "sessions" / "001" / "events.jsonl"
+    events.write_text(events.read_text().replace('"total_tokens"', '"total_tokens" ', 1))
+    done = bench("--workload", "prefix-cache", "--limit", "sessions=4", "--results", str(tmp_path), "--resume", "last")
+    assert done.code == 0, done.out
+    assert done.record["warnings"] == [
+        "segment 2: evidence had changed since the last record: sessions/001/events.jsonl"
+    ]
+
+
+def test_an_engine_that_hangs_is_not_charged_to_the_subject(tmp_path):
+    """Stopped in mid-run, the engine answers nothing: its errors block the run, no attempt is used up."""
+    process = begin(
+        *("--workload", "prefix-cache", "--limit", "session_seconds=4", "--limit", "engine_errors_in_a_row=2"),
+        *("--results", str(tmp_path / "r")),
+        log=tmp_path / "log",
+    )
+    try:
+        run = wait_for(lambda: next((tmp_path / "r").glob("*/journal.jsonl"), None), 60, "the journal").parent
+        wait_for(lambda: len([e for e in journal(run) if e["event"] == "step-finished"]) >= 4, 60, "some steps")
+        engine = next(
+            one
+            for one in children_of(process.pid)
+            if "bench.engines.embedded" in " ".join(one.cmdline()) and "--port" in one.cmdline() and not one.children()
+        )
+        engine.suspend()
+        assert process.wait(120) == 10
+    finally:
+        process.kill()
+        process.wait()
+    failed = [
+        entry
+        for entry in journal(run)
+        if entry["event"] == "step-finished" and entry["outcome"] != "done" and entry["session"]
+    ]
+    assert {(entry["outcome"], entry["kind"], entry["attempt"]) for entry in failed} == {("engine-error", "stalled", 1)}
 
 
 def test_without_a_box_the_record_says_so(tmp_path):
