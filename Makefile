@@ -16,18 +16,19 @@ bench:  ## set up, then run the main job (WORKLOAD=csv-totals for the small one)
 test:  ## set up, then all checks and all tests: what CI runs
 	@bin/set-up test
 	@$(MAKE) --no-print-directory check
-	$(PY) -m pytest tests --ignore=tests/perf $(ARGS)
+	$(PY) -m pytest tests --ignore=tests/perf --ignore=tests/test_architecture.py --durations=15 $(ARGS)
 
 quick:  ## the tests without the slow ones
 	@bin/set-up test
 	$(PY) -m pytest tests --ignore=tests/perf -m "not slow" $(ARGS)
 
-check:  ## lint, format, types, layers
+check:  ## lint, format, types, layers, ceilings
 	@bin/set-up test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	$(PY) -m pytest -q tests/test_architecture.py
 
 format:  ## write the code in the one format
 	@bin/set-up test
@@ -50,7 +51,8 @@ real:  ## a run on a real llama-server with the 135M model, with tight limits
 	@bin/set-up test
 	@$(MAKE) --no-print-directory real-model
 	$(PY) -m pytest bench --workload $(WORKLOAD) --engine llama-server --model $(MODEL) \
+	  --engine-arg=-t --engine-arg=1 --engine-arg=-tb --engine-arg=1 \
 	  --limit bootstrap_attempts=1 --limit session_seconds=120 --limit output_tokens_per_request=64 --limit requests_per_session=2 $(ARGS)
 
 clean:  ## remove what make made, results apart
-	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache models
+	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis .benchmarks *.egg-info models

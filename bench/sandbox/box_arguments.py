@@ -21,6 +21,15 @@ _SYSTEM_SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts")
 _SHARED_MEMORY_BYTES = 16_777_216
 
 
+_PACKAGE_PLACES = (
+    "lib/python3/dist-packages",
+    "lib*/python3*/site-packages",
+    "local/lib/python3*/dist-packages",
+    "local/lib*/python3*/site-packages",
+)
+"""Below the system's folder."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BoxUser:
     """Who the command is inside. `by_root`: bubblewrap runs as root and the command changes its user afterwards."""
@@ -125,6 +134,16 @@ def _interpreters(found: Interpreters) -> Iterator[str]:
     if found.python_prefix.is_relative_to(_SYSTEM) or not found.shared_library:
         yield from ("--symlink", _python_inside(found), "/tools/bin/python3")
     yield from ("--ro-bind", str(found.node), "/tools/bin/node")
+    for folder in _package_folders(found):
+        yield from ("--perms", "0755", "--tmpfs", folder, "--remount-ro", folder)
+
+
+def _package_folders(found: Interpreters) -> list[str]:
+    """Where Python packages of this machine lie inside; a project must not lean on what another machine lacks."""
+    own = [] if found.python_prefix.is_relative_to(_SYSTEM) else found.python_prefix.glob("lib/python3*/site-packages")
+    inside = [f"{_PYTHON}/{folder.relative_to(found.python_prefix)}" for folder in own]
+    shared = [folder for place in _PACKAGE_PLACES for folder in _SYSTEM.glob(place)]
+    return [*inside, *(str(folder) for folder in shared if folder.is_dir() and not folder.is_symlink())]
 
 
 def _python_inside(found: Interpreters) -> str:

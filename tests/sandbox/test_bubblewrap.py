@@ -291,3 +291,10 @@ def test_a_box_that_is_too_old_is_refused(tmp_path):
     place(tmp_path, "node", ":")
     place(tmp_path, "bwrap", "echo bubblewrap 0.4.1")
     assert "version 0.4.1, 0.8 or newer is needed" in open_with(tmp_path)
+
+
+def test_python_has_its_standard_library_and_nothing_else(box):
+    code = "import json, ssl, sqlite3, sysconfig, glob; print(glob.glob(sysconfig.get_path('purelib') + '/*'))"
+    done = box.run("python3", "-c", code)
+    assert (done.code, done.out.strip(), done.err) == (0, "[]", "")
+    assert "No module named" in box.run("/usr/bin/env", "python3", "-c", "import pip").err
