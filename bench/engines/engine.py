@@ -56,6 +56,7 @@ class LaunchedEngine:
     def __init__(
         self, launch: Launch, supervised: Supervised, *, context_window: int | None, ready_seconds: float
     ) -> None:
+        self.owned = True
         self.profile = launch.profile
         self.host = launch.host
         self.port = launch.port

@@ -16,7 +16,7 @@ StepKind = Literal["preflight", "bootstrap", "builder", "verify", "reviewer", "r
 EntryEvent = Literal["segment-started", "step-started", "step-finished", "segment-ended"]
 RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored"]
 CaseOutcome = Literal["passed", "missed", "error", "not-run"]
-SourceClass = Literal["engine-response", "engine-counter", "relay", "agent", "harness"]
+SourceClass = Literal["engine-response", "engine-counter", "engine-log", "relay", "agent", "harness"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +94,54 @@ class RequestRecord:
 
     prefill_seconds: float | None
     decode_seconds: float | None
+    queue_seconds: float | None
     source: SourceClass | None
-    """Where the engine's own timings came from."""
+    """Where the engine's own timings (ttft, prefill, decode, queue) came from."""
+
+    draft_source: SourceClass | None
+    """Where the counts of drafted and accepted tokens came from."""
 
     reason: str | None
     """Why counts or timings are None, reasons joined by `; `; None where nothing is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scrape:
+    """One reading of an engine's metrics page. Instants are seconds of the relay's monotonic clock."""
+
+    engine_process: int
+    asked_at: float
+    answered_at: float
+    values: Mapping[str, float]
+    """Quantity (contracts.Quantity) -> the counter's value in seconds or tokens; absent: not on the page."""
+
+    problem: str | None
+    """Why nothing could be read, or what on the page could not be believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSummary:
+    """What an engine's own log says of one finished request. Seconds and tokens."""
+
+    engine_process: int
+    order: int
+    """0, 1, 2 ... within the process: the order in which the requests ended."""
+
+    line: int
+    """Line of the log, from 1, on which the summary was complete."""
+
+    response_id: str | None
+    prompt_tokens: int | None
+    """Whole prompt, cached part included."""
+
+    cached_tokens: int | None
+    output_tokens: int | None
+    drafted_tokens: int | None
+    accepted_tokens: int | None
+    ttft_seconds: float | None
+    prefill_seconds: float | None
+    decode_seconds: float | None
+    queue_seconds: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +170,11 @@ class Match:
     session: int
     request_index: int | None
     usage_index: int | None
-    how: Literal["response-id", "unmatched"]
+    how: Literal["response-id", "forced-order", "unmatched"]
+    """`forced-order`: the only assignment that keeps the order in which both sides say that the requests ended."""
+
     reason: str | None = None
+    """Why one side stands alone: preflight, unrelated client, retried, aborted, ambiguous ..."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +234,8 @@ class Figure:
     """Why the value is None."""
 
     group: Literal["inference", "session", "token", "check"]
+    scope: str | None = None
+    """None: the whole run; else the part that the figure is about: `role:builder`, `prompt:8k-32k`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +277,9 @@ class SegmentRow:
     ended_at: float | None
     end: str
     seconds: float
+    cache: str | None = None
+    """State of the engine's prefix cache when the segment began, and how that is known: `cold: fresh process, empty
+    disk cache`, `cold: reset`, `salted: ...`, `warm: ...`; None: no engine ran."""
 
 
 @dataclass(frozen=True, kw_only=True)

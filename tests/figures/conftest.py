@@ -38,6 +38,7 @@ def request_of() -> Callable[..., RequestRecord]:
             "sent_at": 0.0,
             "ended_at": 1.0,
             "source": "engine-response",
+            "draft_source": "engine-response",
         }
         return RequestRecord(**{**values, **changes})
 
