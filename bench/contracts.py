@@ -292,6 +292,8 @@ class MetricSeries:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     unit: Unit
+    includes: str | None = None
+    """What this counter includes where it differs from `EngineProfile.includes` of the same quantity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,8 +314,9 @@ class LogSummary:
     """How an engine's own log tells of one finished request."""
 
     lines: tuple[str, ...]
-    """Regular expressions, one a line of the summary, in order; the last one completes it. Named groups are quantities
-    with their unit where it is not the plain one (`decode_ms`), `response_id`, or `key`: what joins lines of one request."""
+    """Regular expressions, one a line of the summary, in order; the last one completes it, a line between the
+    first and the last may be absent (no drafts). Named groups are quantities, with their unit where it is not the plain one (`decode_ms`),
+    `response_id`, or `key`: what joins lines of one request."""
 
     starts: str | None
     """Regular expression of a line that only a new process writes; None: launches cannot be told apart."""
@@ -377,7 +380,18 @@ class EngineHandle(Protocol):
     context_window: int | None
     """Tokens the engine really granted to one request."""
 
-    log: Path
+    granted: Mapping[str, str]
+    """Further facts of this process that its profile asks for, by name: `offload`, `slots`."""
+
+    not_known: Mapping[str, str]
+    """Fields of this handle that are None or empty -> why."""
+
+    log: Path | None
+    """None: an attached engine's log is not ours to read."""
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's own process while it lives; None for an attached one."""
 
     def dead(self) -> str | None:
         """Why the engine is no longer there, or None while it lives."""

@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 StepKind = Literal["preflight", "bootstrap", "builder", "verify", "reviewer", "replan", "final-reviewer", "session"]
 EntryEvent = Literal["segment-started", "step-started", "step-finished", "segment-ended"]
-RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored"]
+RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored", "ingested"]
 CaseOutcome = Literal["passed", "missed", "error", "not-run"]
 SourceClass = Literal["engine-response", "engine-counter", "engine-log", "relay", "agent", "harness"]
 
@@ -49,7 +49,7 @@ class JournalEntry:
     """JSON data of the step: the plan, the checks, the reviewer's reasons, seconds, tokens."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RequestRecord:
     """One exchange between agent and engine. Instants are seconds of the relay's monotonic clock."""
 
@@ -118,8 +118,11 @@ class Scrape:
     problem: str | None
     """Why nothing could be read, or what on the page could not be believed."""
 
+    rounded: bool = False
+    """Every number on the page is written as one that was rounded to six digits."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EngineSummary:
     """What an engine's own log says of one finished request. Seconds and tokens."""
 
@@ -144,7 +147,7 @@ class EngineSummary:
     queue_seconds: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UsageRecord:
     """What the agent claims for one response, normalised to one meaning."""
 
@@ -163,7 +166,7 @@ class UsageRecord:
     error: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
     """A request and a claim of usage that speak of the same response, or one of them alone and why."""
 
@@ -193,6 +196,8 @@ class MemorySample:
     pressure: Literal["normal", "warning", "critical"] | None
     engine_rss_bytes: int | None
     available_bytes: int | None
+    gpu_used_bytes: int | None = None
+    """Used on all GPUs together, by whichever process; None: the system does not tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +294,8 @@ class EvidenceFile:
 
     bytes: int
     sha256: str
+    derived: bool = False
+    """Made of the other evidence when the record was written, and can be made again from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
