@@ -23,6 +23,7 @@ def plan(
     workload: str,
     engine: str,
     model: str | None,
+    engine_url: str | None,
     engine_args: tuple[str, ...],
     agent: str,
     project: str | None,
@@ -32,14 +33,20 @@ def plan(
     sandbox: bool,
 ) -> RunSpec:
     """Validates everything that was asked before anything starts. Raises UsageError, FileFormatError, MissingPartError."""
-    for option, value in (("model", model), ("project", project), ("resume", resume), ("results", results)):
+    for option, value in (
+        ("model", model),
+        ("engine-url", engine_url),
+        ("project", project),
+        ("resume", resume),
+        ("results", results),
+    ):
         if value == "":
             raise UsageError(f"--{option} has an empty value; an unset variable?")
     asked = read_workload(workload, {**read_profile(engine).limits, **dict(apply_limit(text) for text in limits)})
     _check_hidden(asked)
     folder = store.prepare(_path("--results", results)) if results else store.prepare(REPOSITORY / "results")
     if project is not None:
-        if resume or model or engine_args or limits:
+        if resume or model or engine_url or engine_args or limits:
             raise UsageError(
                 "--project scores a folder at once: options of engine, agent, limits and --resume have no place there"
             )
@@ -48,7 +55,7 @@ def plan(
             raise UsageError(f"--project {project}: no such folder")
         return RunSpec(workload=asked, subject=None, project=place, results=folder, sandbox=sandbox)
     subject = Subject(
-        engine=engine_spec(engine=engine, model=model, args=engine_args, workload_id=workload),
+        engine=engine_spec(engine=engine, model=model, url=engine_url, args=engine_args, workload_id=workload),
         agent=AgentSpec(name=agent),
     )
     open_adapter(subject.agent)
@@ -134,6 +141,7 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
     if spec.subject is not None:
         engine = spec.subject.engine
         identity |= {"engine": engine.name, "engine_args": " ".join(engine.args), "model": engine.model}
+        identity |= {"attached": engine.url is not None}
         identity |= {"agent": spec.subject.agent.name}
     return identity
 

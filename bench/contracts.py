@@ -269,6 +269,72 @@ class ResponseField:
     unit: Unit
 
 
+Quantity = Literal[
+    "prompt_tokens",
+    "computed_prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
+    "ttft_seconds",
+    "prefill_seconds",
+    "decode_seconds",
+    "queue_seconds",
+    "finished_requests",
+]
+"""What an engine may count. `prompt_tokens` is the whole prompt, `computed_prompt_tokens` what the cache did not have;
+an engine counts one of them, or both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSeries:
+    """One counter on a metrics page: the sum over all series of the first name that is there and whose labels agree."""
+
+    names: tuple[str, ...]
+    """Sample names as they stand on the page (`x_total`, `y_seconds_sum`), the newest engine version's first."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unit: Unit
+    includes: str | None = None
+    """What this counter includes where it differs from `EngineProfile.includes` of the same quantity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsPage:
+    """An engine's Prometheus page, as far as requests can be told from it."""
+
+    path: str
+    series: Mapping[Quantity, MetricSeries]
+    late_seconds: float
+    """How long after an answer the engine may take to count it; 0: the page is up to date when the answer ends."""
+
+    read_seconds: float
+    """How long reading the page may take before it counts as lost (some engines answer only between batches)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSummary:
+    """How an engine's own log tells of one finished request."""
+
+    lines: tuple[str, ...]
+    """Regular expressions, one a line of the summary, in order; the last one completes it, a line between the
+    first and the last may be absent (no drafts). Named groups are quantities, with their unit where it is not the plain one (`decode_ms`),
+    `response_id`, or `key`: what joins lines of one request."""
+
+    starts: str | None
+    """Regular expression of a line that only a new process writes; None: launches cannot be told apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheReset:
+    """How an engine's prefix cache is emptied over HTTP."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    expect: str | None
+    """Regular expression that the answer of status 200 must contain; None: the status is enough."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineProfile:
     """What an engine is and reports, as data; read from fixtures/engines/*.yaml."""
@@ -276,9 +342,17 @@ class EngineProfile:
     name: str
     title: str
     simulated: bool
+    checked: str = "documentation"
+    """How far this profile was tried: `run here`, `recordings`, `documentation`."""
+
     response_fields: Mapping[str, ResponseField]
     """Keys: ttft_seconds, prefill_seconds, decode_seconds, queue_seconds, drafted_tokens, accepted_tokens,
-    computed_prompt_tokens. Usage counts are OpenAI's and need no entry."""
+    computed_prompt_tokens, cached_tokens (only where it is not where OpenAI has it)."""
+
+    metrics: MetricsPage | None = None
+    log_summary: LogSummary | None = None
+    reset: CacheReset | None = None
+    """None: the cache cannot be emptied; a fresh process or a salt in the prompts has to do."""
 
     includes: Mapping[str, str]
     """Figure key -> what its source includes, e.g. `ttft_seconds: queueing excluded`."""
@@ -294,7 +368,9 @@ class EngineProfile:
 
 
 class EngineHandle(Protocol):
-    """A launched engine that is ready."""
+    """An engine that is ready: launched and owned by us, or attached and never stopped."""
+
+    owned: bool
 
     profile: EngineProfile
     host: str
@@ -307,7 +383,18 @@ class EngineHandle(Protocol):
     context_window: int | None
     """Tokens the engine really granted to one request."""
 
-    log: Path
+    granted: Mapping[str, str]
+    """Further facts of this process that its profile asks for, by name: `offload`, `slots`."""
+
+    not_known: Mapping[str, str]
+    """Fields of this handle that are None or empty -> why."""
+
+    log: Path | None
+    """None: an attached engine's log is not ours to read."""
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's own process while it lives; None for an attached one."""
 
     def dead(self) -> str | None:
         """Why the engine is no longer there, or None while it lives."""

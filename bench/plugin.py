@@ -49,6 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--model", metavar="NAME|FILE", help="script of the embedded engine, or a model file for llama-server"
     )
     group.addoption(
+        "--engine-url", metavar="URL", help="an engine that runs already, e.g. http://127.0.0.1:8080; never stopped"
+    )
+    group.addoption(
         "--engine-arg", metavar="ARG", action="append", default=[], help="one more argument for the engine; repeatable"
     )
     group.addoption("--agent", metavar="NAME", default="builtin", help="the coding agent (default: builtin)")
@@ -152,6 +155,7 @@ def _run_spec(config: pytest.Config) -> RunSpec:
         workload=option("--workload"),
         engine=option("--engine"),
         model=option("--model"),
+        engine_url=option("--engine-url"),
         engine_args=tuple(option("--engine-arg")),
         agent=option("--agent"),
         project=option("--project"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,26 +17,23 @@ from typing import Any
 from bench.agents.adapters import open_adapter
 from bench.asked import begin, begun_with, default_limits, run_folder, told
 from bench.contracts import Box, Isolation, Progress, ProgressSink
-from bench.figures.compute import compute
-from bench.figures.run_folder import read_folder
+from bench.figures.run_figures import figures_of_run
 from bench.interrupts import Interrupts, RunInterrupted
 from bench.loop.journal import Journal, last_snapshot, read_journal
 from bench.loop.perform import LoopParts, drive
 from bench.loop.steps import End, next_step
 from bench.loop.verifying import run_verify
 from bench.loop.workspace import Workspace
-from bench.records import store
+from bench.records import cases_file, requests_file, store
 from bench.records.alterations import altered_since_record
+from bench.records.cases_file import SCORED_ENDS
 from bench.records.schema import SCHEMA_VERSION, CaseResult, JournalEntry, RunEnd, RunRecord
-from bench.records.snapshot import BlobStore, Snapshot, empty, load, restore, save, take, write_atomically
+from bench.records.snapshot import BlobStore, Snapshot, empty, load, restore, save, take
 from bench.sandbox.box import open_box
 from bench.scoring.hidden_set import expected_cases
 from bench.scoring.judge import judge
 from bench.served import configuration, preflight, serve_session, served
 from bench.spec import RunSpec, Subject
-
-SCORED_ENDS = ("complete", "unconverged", "limited", "scored")
-"""Ends after which the hidden cases are judged; after the others they are not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +130,14 @@ def _drive(  # noqa: PLR0917 - as _ending
     if not isinstance(end, End) or end.kind == "blocked":
         altered = altered_since_record(folder)
         project.mkdir()
-        with served(spec, subject, folder, progress) as by:
+        with served(
+            spec,
+            subject,
+            folder=folder,
+            private=project.parent,
+            earlier_salt=_earlier_salt(journal.entries),
+            progress=progress,
+        ) as by:
             begin(spec, folder, model_sha256=by.engine.model_sha256)
             parts = LoopParts(
                 workload=spec.workload,
@@ -153,6 +156,8 @@ def _drive(  # noqa: PLR0917 - as _ending
                 stop_requested=interrupts.asked,
                 clock=time.time,
                 sleep=time.sleep,
+                cache=str(by.cache),
+                salt=by.cache.salt,
                 configuration={**configuration(by, adapter=adapter, box=box), "altered": list(altered)},
             )
             with interrupts.gracefully():
@@ -160,6 +165,12 @@ def _drive(  # noqa: PLR0917 - as _ending
     digest = last_snapshot(journal.entries)
     project_left = load(folder / "snapshots", digest) if digest else None
     return Ending(kind=end.kind, reason=end.reason, project=project_left)
+
+
+def _earlier_salt(journal: Sequence[JournalEntry]) -> str | None:
+    """The line that this run's prompts began with before."""
+    salts = (entry.detail.get("salt") for entry in reversed(journal) if entry.event == "segment-started")
+    return next((str(salt) for salt in salts if salt), None)
 
 
 # --- scoring -------------------------------------------------------------------------------------------------------
@@ -215,15 +226,12 @@ def _keep(
     spec: RunSpec, folder: Path, box: Box, ending: Ending, cases: tuple[CaseResult, ...]
 ) -> tuple[RunRecord, Path]:
     """Computes the figures from the evidence and writes the record."""
-    write_atomically(folder / "cases.json", json.dumps([asdict(case) for case in cases], indent=1).encode())
-    warnings: list[str] = []
-    evidence = read_folder(
-        folder,
-        adapter=open_adapter(spec.subject.agent) if spec.subject else None,
-        cases=cases,
-        score_group=spec.workload.score_group,
-        warn=warnings.append,
-    )
+    cases_file.write_cases(folder, cases, score_group=spec.workload.score_group)
+    agent = spec.subject.agent if spec.subject else None
+    found = figures_of_run(folder, agent=agent, cases=cases, score_group=spec.workload.score_group)
+    evidence = found.evidence
+    if evidence.segments:
+        requests_file.write_requests(folder, evidence.requests)
     granted = _granted(evidence.journal)
     begun = begun_with(folder)
     simulated = evidence.profile is not None and evidence.profile.simulated
@@ -232,7 +240,7 @@ def _keep(
         run_id=folder.name,
         end=ending.kind,
         reason=ending.reason,
-        valid=ending.kind in SCORED_ENDS and all(case.outcome != "error" for case in cases),
+        valid=cases_file.is_valid(ending.kind, cases),
         simulated=simulated,
         created_at=begun["created_at"],
         identity={**begun["identity"], "isolation": _weakest(box, granted), "simulated": simulated},
@@ -241,8 +249,8 @@ def _keep(
         sessions=evidence.sessions,
         tasks=evidence.tasks,
         cases=cases,
-        figures=compute(evidence),
-        warnings=(*warnings, *_alterations(granted)),
+        figures=found.figures,
+        warnings=(*found.warnings, *_alterations(granted)),
         deviations=(*_isolation(_weakest(box, granted), box), *_limits_set(spec, granted), *_changes(evidence.journal)),
         evidence=store.manifest(folder),
     )

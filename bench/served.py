@@ -1,4 +1,4 @@
-"""The model as a run uses it: an engine that is ready, the relay in front of it, the memory sampler beside it."""
+"""The model as a run uses it: an engine that is ready, the relay in front of it, counters and sampler beside it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from typing import Any
 from bench.agents.adapters import Adapter
 from bench.agents.agent import run_session
 from bench.contracts import Box, ProgressSink, SessionLabel, SessionRequest, SessionResult
+from bench.engines.attached import AttachedEngine, attach
+from bench.engines.cache_state import CacheState, prove_cold
 from bench.engines.engine import LaunchedEngine, launch
 from bench.errors import EngineStartError
 from bench.interrupts import Interrupts
 from bench.measure.answer_text import last_answer_text
+from bench.measure.counter_watch import CounterWatch
 from bench.measure.memory import MemorySampler
 from bench.measure.relay import Relay
 from bench.records import provenance
 from bench.records.snapshot import write_atomically
-from bench.spec import RunSpec, Subject
+from bench.spec import RunSpec, Subject, engine_key
 
 EXCHANGES_FILE = "exchanges.jsonl"
 _PREFLIGHT_SECONDS = 120.0
@@ -32,28 +35,70 @@ _STALL_SECONDS = 3600.0
 class Served:
     """What sessions are served by."""
 
-    engine: LaunchedEngine
+    engine: LaunchedEngine | AttachedEngine
+    cache: CacheState
+    """Of the engine's prefix cache, before anything was asked of it."""
+
     relay: Relay
     sampler: MemorySampler
 
 
 @contextmanager
-def served(spec: RunSpec, subject: Subject, folder: Path, progress: ProgressSink) -> Iterator[Served]:
-    """Launches the engine and puts relay and sampler beside it; all of them are gone afterwards, whatever happens."""
+def served(
+    spec: RunSpec, subject: Subject, *, folder: Path, private: Path, earlier_salt: str | None, progress: ProgressSink
+) -> Iterator[Served]:
+    """Launches or reaches the engine, proves its cache, puts relay, counters and sampler beside it.
+
+    All of them are gone afterwards, whatever happens; an attached engine alone goes on.
+    """
     number = 1 + len(list((folder / "engine").glob("launch-*")))
-    place = folder / "engine" / f"launch-{number}"
-    engine = launch(subject.engine, workload_id=spec.workload.id, folder=place, progress=progress)
+    key = engine_key(subject.engine)
+    engine = _ready(spec, subject, folder / "engine" / f"launch-{number}", key, progress)
     try:
         write_atomically(folder / "engine" / "profile.json", json.dumps(asdict(engine.profile), indent=1).encode())
+        cache = prove_cold(engine, segment=number, earlier_salt=earlier_salt, progress=progress)
         # An engine that hangs is found out before the session's own limit would charge it to the subject.
         stall_seconds = min(_STALL_SECONDS, spec.workload.limits.session_seconds / 2)
         with (
             MemorySampler(folder / "memory.jsonl", engine_pid=lambda: engine.pid) as sampler,
-            Relay(engine.host, engine.port, api_key=None, engine_process=number, stall_seconds=stall_seconds) as relay,
+            CounterWatch(
+                engine.host,
+                engine.port,
+                engine.profile,
+                folder / "metrics.jsonl",
+                engine_process=number,
+                api_key=key,
+            ) as watch,
+            Relay(
+                engine.host,
+                engine.port,
+                api_key=key,
+                engine_process=number,
+                stall_seconds=stall_seconds,
+                on_begin=watch.began,
+                on_end=watch.ended,
+                sockets=private,
+            ) as relay,
         ):
-            yield Served(engine=engine, relay=relay, sampler=sampler)
+            yield Served(engine=engine, cache=cache, relay=relay, sampler=sampler)
     finally:
         engine.stop()
+
+
+def _ready(
+    spec: RunSpec, subject: Subject, place: Path, key: str | None, progress: ProgressSink
+) -> LaunchedEngine | AttachedEngine:
+    """An engine that is ready: launched by us, or reached where somebody else started it."""
+    if subject.engine.url is None:
+        return launch(subject.engine, workload_id=spec.workload.id, folder=place, progress=progress)
+    place.mkdir(parents=True, exist_ok=True)
+    return attach(
+        subject.engine.url,
+        profile_name=subject.engine.name,
+        model=subject.engine.model,
+        api_key=key,
+        progress=progress,
+    )
 
 
 def serve_session(
@@ -124,6 +169,10 @@ def configuration(by: Served, *, adapter: Adapter, box: Box) -> dict[str, Any]:
             "binary_sha256": engine.binary_sha256,
             "model": engine.model,
             "model_sha256": engine.model_sha256,
+            "owned": engine.owned,
+            "context_window": engine.context_window,
+            "granted": dict(engine.granted),
+            "not_known": dict(engine.not_known),
         },
         "agent": {"name": adapter.name, "version": adapter.version},
         "box": {"name": box.name, "isolation": box.isolation},
@@ -132,6 +181,8 @@ def configuration(by: Served, *, adapter: Adapter, box: Box) -> dict[str, Any]:
     }
 
 
-def _lasting(argument: str, engine: LaunchedEngine) -> str:
+def _lasting(argument: str, engine: LaunchedEngine | AttachedEngine) -> str:
     """An argument without what every launch has anew: its port and its folder."""
-    return "{port}" if argument == str(engine.port) else argument.replace(str(engine.log.parent), "{folder}")
+    if argument == str(engine.port):
+        return "{port}"
+    return argument if engine.log is None else argument.replace(str(engine.log.parent), "{folder}")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parent.parent
 """The checkout: `cases/`, `hidden/`, `fixtures/` and, unless told otherwise, `results/` lie in it."""
 
+ENGINE_KEY = "RUNCARD_ENGINE_KEY"
+"""Environment variable with the key of an engine that is reached by --engine-url."""
+
 Drive = Literal["task-loop", "session"]
 CaseKind = Literal["node-module", "command"]
 
@@ -46,12 +49,17 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSpec:
-    """The engine that serves the model: launched by us, described by a profile under fixtures/engines/."""
+    """The engine that serves the model, described by a profile under fixtures/engines/: launched by us, or attached."""
 
     name: str
     model: str
     model_file: Path | None = None
     args: tuple[str, ...] = ()
+    url: str | None = None
+    """Where an engine answers that somebody else started, e.g. `http://127.0.0.1:8080`; it is never stopped."""
+
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the engine's key. The key itself is stored nowhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +191,17 @@ def slug(text: str) -> str:
 def environment(name: str) -> str | None:
     """One variable of the harness's own environment; nobody else reads it."""
     return os.environ.get(name) or None
+
+
+def engine_key(engine: EngineSpec) -> str | None:
+    """The key of an attached engine, for the relay and the handle only: never for argv, files or messages.
+
+    Raises UsageError, without the key, if it cannot stand in an HTTP header.
+    """
+    key = environment(engine.api_key_env) if engine.api_key_env else None
+    if key is not None and not re.fullmatch(r"[!-~]+", key):
+        raise UsageError(f"{engine.api_key_env} holds characters that a key cannot have (spaces, line ends ...)")
+    return key
 
 
 def apply_limit(text: str) -> tuple[str, float]:

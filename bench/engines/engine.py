@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.contracts import EngineProfile, Progress, ProgressSink
+from bench.engines.engine_http import Answer, Endpoint
 from bench.engines.supervised import Supervised
 from bench.errors import EngineStartError
 from bench.processes import free_port
 from bench.spec import EngineSpec
 
 if TYPE_CHECKING:
-    from bench.engines.profile import LaunchProfile
+    from bench.engines.profile import ProfileFile
     from bench.engines.readiness import NotReadyError
 
 _HOST = "127.0.0.1"
@@ -42,6 +44,13 @@ class Launch:
     model: str
     model_sha256: str | None
     log: Path
+    disk_cache: Path | None
+    """Folder of a prefix cache that outlives the process; None: there is none."""
+
+    warm_arg: str | None
+    """An argument with which a new process may find an old cache; None: there is none."""
+
+    not_known: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
@@ -54,8 +63,15 @@ class LaunchedEngine:
     """A launched engine that is ready; implements `contracts.EngineHandle`."""
 
     def __init__(
-        self, launch: Launch, supervised: Supervised, *, context_window: int | None, ready_seconds: float
+        self,
+        launch: Launch,
+        supervised: Supervised,
+        *,
+        context_window: int | None,
+        granted: Mapping[str, str],
+        ready_seconds: float,
     ) -> None:
+        self.owned = True
         self.profile = launch.profile
         self.host = launch.host
         self.port = launch.port
@@ -65,12 +81,25 @@ class LaunchedEngine:
         self.model = launch.model
         self.model_sha256 = launch.model_sha256
         self.context_window = context_window
-        self.log = launch.log
+        self.granted = granted
+        window = "the engine does not tell it where its profile looks"
+        self.not_known: Mapping[str, str] = {
+            **launch.not_known,
+            **({"context_window": window} if context_window is None else {}),
+        }
+        self.log: Path | None = launch.log
+        self.disk_cache = launch.disk_cache
+        self.warm_arg = launch.warm_arg
         self.ready_seconds = ready_seconds
         """From the start of the process to its first 200."""
 
         self._supervised = supervised
+        self._endpoint = Endpoint(launch.host, launch.port)
         self._stopped = False
+
+    def ask(self, method: str, path: str, body: object = None, *, seconds: float = 5.0) -> Answer:
+        """One HTTP request to the engine, past the relay; see `Endpoint.ask`."""
+        return self._endpoint.ask(method, path, body, seconds=seconds)
 
     @property
     def pid(self) -> int | None:
@@ -94,24 +123,25 @@ class LaunchedEngine:
 def launch(spec: EngineSpec, *, workload_id: str, folder: Path, progress: ProgressSink) -> LaunchedEngine:
     """Starts the engine that `spec` names and waits until it is ready; its log and files lie in `folder` (made if missing).
 
-    Raises UsageError (unknown engine, script or model file), MissingPartError (not installed) before anything
-    starts; EngineStartError with the command, the last lines of the log and what to do when it dies, stays
-    silent, or somebody else holds its port.
+    Raises UsageError (unknown engine, one that can only be attached, script or model file), MissingPartError (not
+    installed) before anything starts; EngineStartError with the command, the last lines of the log and what to do
+    when it dies, stays silent, or somebody else holds its port.
     """
-    from bench.engines.profile import read_profile
+    from bench.engines.profile import launch_part, read_profile
     from bench.engines.program import sha256_of
     from bench.engines.served_model import check_args, check_gguf, default_model, folder_sha256, script_folder
 
     profile = read_profile(spec.name)
+    kind = launch_part(profile).model
     check_args(profile, spec.args)
     model, file, digest, script = spec.model, None, None, None
-    if profile.model == "file":
+    if kind == "file":
         file = check_gguf(spec.model_file or Path(spec.model))
         model = model or file.stem
         if file.stat().st_size > _LARGE_BYTES:
             progress(Progress(text=f"{profile.title}: reading {file.name} once for its digest"))
         digest = sha256_of(file)
-    elif profile.model == "script":
+    elif kind == "script":
         model = model or default_model(spec.name, workload_id)
         script = script_folder(model, workload_id)
         digest = folder_sha256(script)
@@ -121,7 +151,7 @@ def launch(spec: EngineSpec, *, workload_id: str, folder: Path, progress: Progre
 
 
 def plan_launch(
-    profile: LaunchProfile,
+    profile: ProfileFile,
     *,
     name: str,
     values: dict[str, str],
@@ -130,59 +160,65 @@ def plan_launch(
     folder: Path,
 ) -> Launch:
     """Finds the program, chooses a port, fills in the arguments. Raises MissingPartError. Starts nothing."""
+    from bench.engines.profile import launch_part
     from bench.engines.program import find_program
 
+    how = launch_part(profile)
     port = free_port(_HOST)
     folder.mkdir(parents=True, exist_ok=True)
     full = {**values, "host": _HOST, "port": str(port), "folder": str(folder.absolute())}
-    arguments = (*(text.format_map(full) for text in profile.argv), *args)
-    program = find_program(profile, by_hand=arguments)
+    arguments = (*(text.format_map(full) for text in how.argv), *args)
+    program = find_program(how, title=profile.title, by_hand=arguments)
+    unknown = {
+        "binary_sha256": None if program.binary_sha256 else "the program is not one file that could be read",
+        "model_sha256": None if model_sha256 else "the engine finds the model by itself; no file was given",
+    }
     return Launch(
         profile=profile.contract(name),
         host=_HOST,
         port=port,
         argv=(*program.argv, *arguments),
-        environment={key: text.format_map(full) for key, text in profile.environment.items()},
+        environment={key: text.format_map(full) for key, text in how.environment.items()},
         version=program.version,
         binary_sha256=program.binary_sha256,
         model=values["model"],
         model_sha256=model_sha256,
         log=folder / "engine.log",
+        disk_cache=Path(how.disk_cache.format_map(full)) if how.disk_cache else None,
+        warm_arg=next((arg for arg in args if arg.partition("=")[0] in how.warm_args), None),
+        not_known={name: why for name, why in unknown.items() if why is not None},
     )
 
 
-def start(planned: Launch, profile: LaunchProfile, *, progress: ProgressSink) -> LaunchedEngine:
+def start(planned: Launch, profile: ProfileFile, *, progress: ProgressSink) -> LaunchedEngine:
     """Starts what was planned and waits until it is ready. Raises EngineStartError; then nothing of it is left."""
-    from bench.engines.readiness import NotReadyError, read_json, wait_until_ready
+    from bench.engines.granted import Facts
+    from bench.engines.profile import launch_part
+    from bench.engines.readiness import NotReadyError, wait_until_ready
 
+    endpoint = Endpoint(planned.host, planned.port)
     logged_before = planned.log.stat().st_size if planned.log.exists() else 0
     with ExitStack() as undo:
         supervised = Supervised(
-            planned.argv, environment=planned.environment, log=planned.log, stop_seconds=profile.stop_seconds
+            planned.argv,
+            environment=planned.environment,
+            log=planned.log,
+            stop_seconds=launch_part(profile).stop_seconds,
         )
         undo.callback(supervised.stop)
         try:
             seconds = wait_until_ready(
-                supervised,
-                host=planned.host,
-                port=planned.port,
-                ready=profile.ready,
-                title=profile.title,
-                progress=progress,
+                supervised, endpoint=endpoint, ready=profile.ready, title=profile.title, progress=progress
             )
         except NotReadyError as error:
             supervised.stop()
             raise EngineStartError(_trouble(planned, error, logged_before)) from None
-        window = (
-            read_json(planned.host, planned.port, profile.context_window)
-            if profile.context_window is not None
-            else None
-        )
+        facts = Facts(endpoint, model=planned.model, log=planned.log, log_from=logged_before)
+        window, granted = facts.context_window(profile), facts.granted(profile)
         undo.pop_all()
     if seconds > 2.0:
         progress(Progress(text=f"{profile.title}: ready after {seconds:.1f} s"))
-    granted = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
-    return LaunchedEngine(planned, supervised, context_window=granted, ready_seconds=seconds)
+    return LaunchedEngine(planned, supervised, context_window=window, granted=granted, ready_seconds=seconds)
 
 
 def last_lines(log: Path, *, after: int = 0) -> tuple[str, ...]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from bench.contracts import EngineProfile, ResponseField, Unit
+from bench.contracts import EngineProfile
+from bench.engines.profile_parts import (
+    FieldPlace,
+    Mark,
+    Metrics,
+    Part,
+    Pattern,
+    Places,
+    Ready,
+    Reset,
+    Start,
+    Summary,
+    field_contract,
+)
 from bench.errors import UsageError
 from bench.spec import REPOSITORY, Limits
 from bench.yaml_file import load_model
@@ -24,109 +35,45 @@ TimedFigure = Literal[
     "accepted_tokens",
     "computed_prompt_tokens",
 ]
-"""What `response_fields` may give. Each stands either there or, with the reason, under `unavailable`."""
+"""Each stands under `response_fields`, `metrics.series` or `log_summary`, or, with the reason, under `unavailable`."""
 
-AnyFigure = TimedFigure | Literal["cached_tokens", "reasoning_tokens"]
+ResponseFigure = TimedFigure | Literal["cached_tokens"]
+AnyFigure = (
+    TimedFigure | Literal["cached_tokens", "reasoning_tokens", "prompt_tokens", "output_tokens", "finished_requests"]
+)
 
-PLACEHOLDERS = ("host", "port", "model", "model_file", "script", "folder")
-"""What may stand in braces in `argv` and `environment`. `folder` is where the engine's log lies."""
-
-
-def _known_placeholders(text: str) -> str:
-    for _, name, _, _ in Formatter().parse(text):
-        if name is not None and name not in PLACEHOLDERS:
-            raise ValueError(f"unknown placeholder {{{name}}}; known: {', '.join(PLACEHOLDERS)}")
-    return text
+TIMED: tuple[str, ...] = TimedFigure.__args__  # type: ignore[attr-defined]
+_SPANS = ("ttft_seconds", "prefill_seconds", "decode_seconds")
+"""Times that engines measure from different instants: whoever gives one says what it includes."""
 
 
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
-    return pattern
-
-
-Template = Annotated[str, AfterValidator(_known_placeholders)]
-Pattern = Annotated[str, AfterValidator(_compiles)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Program(_Part):
-    """One way to start the engine: a command on PATH, or a module of this harness that needs a distribution."""
-
-    command: str | None = None
-    version_args: list[str] = Field(default_factory=list)
-    """With which the command prints its version."""
-
-    version_pattern: Pattern = r"(.+)"
-    """Group 1 is the version in what it prints."""
-
-    module: str | None = None
-    distribution: str | None = None
-    """Must be installed for the module; its version is the engine's."""
-
-    binary: str | None = None
-    """Its file whose digest identifies the engine, relative to where distributions lie."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.command is None) == (self.module is None) or (self.module is None) != (self.distribution is None):
-            raise ValueError("needs either 'command', or 'module' and 'distribution'")
-        return self
-
-
-class Ready(_Part):
-    path: str
-    """Answers 200 when the engine is ready."""
-
-    loading: list[int] = Field(default_factory=list)
-    """Other HTTP statuses that mean: not yet."""
-
-    seconds: float = Field(gt=0)
-
-
-class JsonPlace(_Part):
-    """A value in the JSON answer to GET `path`: `key` is dotted, numbers are indices of lists."""
-
-    path: str
-    key: str
-
-
-class FieldPlace(_Part):
-    path: str
-    unit: Unit
-
-
-class LaunchProfile(_Part):
-    """A whole profile file: how to start, await and stop the engine, and what its answers mean."""
+class ProfileFile(Part):
+    """A whole profile file: how to start or recognise the engine, and what its answers, counters and log mean."""
 
     title: str
     simulated: bool
-    model: Literal["script", "file", "none"]
-    """What `--model` names: a script of the embedded engine, a GGUF file, or nothing."""
+    checked: Literal["run here", "recordings", "documentation"]
+    """How far this file was tried: on a running engine, on recordings of one, or only read."""
 
-    programs: list[Program] = Field(min_length=1)
-    """Tried in this order."""
+    recognised_by: list[Mark] = Field(default_factory=list)
+    """An attached engine is believed to be this one when any of them is found; empty: cannot be told."""
 
-    install: str
-    """What to do when none of them is there."""
+    launch: Start | None = None
+    """None: we cannot start it, only attach to it."""
 
-    argv: list[Template]
-    own_args: list[str] = Field(default_factory=list)
-    """Arguments that a person may not add, because the launch depends on them."""
-
-    environment: dict[str, Template] = Field(default_factory=dict)
     ready: Ready
-    stop_seconds: float = Field(gt=0)
     limits: dict[str, float] = Field(default_factory=dict)
     """Limits of a workload that this engine changes where `--limit` does not, e.g. `backoff_seconds`."""
 
-    context_window: JsonPlace | None = None
-    response_fields: dict[TimedFigure, FieldPlace] = Field(default_factory=dict)
+    version: Places = Field(default_factory=list)
+    context_window: Places = Field(default_factory=list)
+    granted: dict[str, Places] = Field(default_factory=dict)
+    """Further facts of a started engine that the record keeps, by name: `offload`, `slots`."""
+
+    response_fields: dict[ResponseFigure, FieldPlace] = Field(default_factory=dict)
+    metrics: Metrics | None = None
+    log_summary: Summary | None = None
+    reset: Reset | None = None
     includes: dict[AnyFigure, str] = Field(default_factory=dict)
     unavailable: dict[AnyFigure, str] = Field(default_factory=dict)
     memory_errors: list[Pattern] = Field(default_factory=list)
@@ -139,12 +86,34 @@ class LaunchProfile(_Part):
             raise ValueError(f"no limit '{unknown[0]}'; there are: {', '.join(sorted(Limits.__dataclass_fields__))}")
         return limits
 
+    @field_validator("response_fields")
+    @classmethod
+    def _units_suit(cls, fields: dict[ResponseFigure, FieldPlace]) -> dict[ResponseFigure, FieldPlace]:
+        for figure, place in fields.items():
+            field_contract(figure, place)
+        return fields
+
     @model_validator(mode="after")
     def _nothing_left_open(self) -> Self:
-        for figure in TimedFigure.__args__:  # type: ignore[attr-defined]
-            if (figure in self.response_fields) == (figure in self.unavailable):
-                raise ValueError(f"'{figure}' must stand either under 'response_fields' or, with why, 'unavailable'")
+        for figure in TIMED:
+            if figure not in self.given and figure not in self.unavailable:
+                raise ValueError(
+                    f"'{figure}' must stand under 'response_fields', 'metrics.series' or 'log_summary', "
+                    "or, with why, under 'unavailable'"
+                )
+        if both := sorted(self.given & set(self.unavailable)):
+            raise ValueError(f"'{both[0]}' has a source and stands under 'unavailable'")
+        for figure in _SPANS:
+            if figure in self.given and figure not in self.includes:
+                raise ValueError(f"'includes' must say what '{figure}' includes, e.g. queueing")
         return self
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The quantities for which some source is named."""
+        counted = self.metrics.series if self.metrics else ()
+        logged = self.log_summary.quantities if self.log_summary else ()
+        return frozenset({*self.response_fields, *counted, *logged})
 
     def contract(self, name: str) -> EngineProfile:
         """What the other rooms may know of the engine."""
@@ -152,10 +121,11 @@ class LaunchProfile(_Part):
             name=name,
             title=self.title,
             simulated=self.simulated,
-            response_fields={
-                figure: ResponseField(path=place.path, unit=place.unit)
-                for figure, place in self.response_fields.items()
-            },
+            checked=self.checked,
+            response_fields={figure: field_contract(figure, place) for figure, place in self.response_fields.items()},
+            metrics=self.metrics.contract() if self.metrics else None,
+            log_summary=self.log_summary.contract() if self.log_summary else None,
+            reset=self.reset.contract() if self.reset else None,
             includes={str(figure): text for figure, text in self.includes.items()},
             unavailable={str(figure): why for figure, why in self.unavailable.items()},
             memory_errors=tuple(self.memory_errors),
@@ -164,24 +134,37 @@ class LaunchProfile(_Part):
 
 
 def list_profiles() -> tuple[str, ...]:
-    """Names of the engines that can be launched."""
+    """Names of the engines that there is a profile of."""
     return tuple(sorted(path.stem for path in PROFILES.glob("*.yaml")))
 
 
-def read_profile(name: str) -> LaunchProfile:
+def read_profile(name: str) -> ProfileFile:
     """One engine's profile. Raises UsageError for a name that does not exist, FileFormatError for a bad file."""
     if name not in list_profiles():
         raise UsageError(f"unknown engine '{name}'; there are: {', '.join(list_profiles())}")
-    return load_model(PROFILES / f"{name}.yaml", LaunchProfile)
+    return load_model(PROFILES / f"{name}.yaml", ProfileFile)
 
 
-def value_at(document: Any, key: str) -> Any:
-    """What stands at a dotted key of parsed JSON (`data.0.meta.n_ctx`), or None."""
+def launch_part(profile: ProfileFile) -> Start:
+    """How the engine is started. Raises UsageError for one that can only be attached."""
+    if profile.launch is None:
+        raise UsageError(f"{profile.title} is not started by this program: start it yourself and say --engine-url URL")
+    return profile.launch
+
+
+def value_at(document: Any, key: str, *, model: str | None = None) -> Any:
+    """What stands at a dotted key of parsed JSON (`data.0.meta.n_ctx`, `data.[id].max_model_len`), or None.
+
+    `[id]` is the first item of a list whose `id` is the model's name.
+    """
     for part in key.split("."):
         if isinstance(document, dict):
             document = document.get(part)
         elif isinstance(document, list) and part.isdecimal() and int(part) < len(document):
             document = document[int(part)]
+        elif isinstance(document, list) and part.startswith("[") and part.endswith("]"):
+            items = (item for item in document if isinstance(item, dict))
+            document = next((item for item in items if model is not None and item.get(part[1:-1]) == model), None)
         else:
             return None
     return document

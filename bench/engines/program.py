@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bench.errors import MissingPartError
 
 if TYPE_CHECKING:
-    from bench.engines.profile import LaunchProfile, Program
+    from bench.engines.profile_parts import Program, Start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,23 +31,23 @@ class FoundProgram:
     binary_sha256: str | None
 
 
-def find_program(profile: LaunchProfile, *, by_hand: Sequence[str]) -> FoundProgram:
-    """The first program of the profile that is installed.
+def find_program(start: Start, *, title: str, by_hand: Sequence[str]) -> FoundProgram:
+    """The first program of the engine's launch part that is installed.
 
     `by_hand`: the arguments it would get, for the message of MissingPartError when none is there.
     """
-    for program in profile.programs:
+    for program in start.programs:
         found = _on_path(program) if program.command is not None else _as_module(program)
         if found is not None:
             return found
     looked = " and ".join(
         f"`{program.command}` on PATH" if program.command else f"the Python distribution '{program.distribution}'"
-        for program in profile.programs
+        for program in start.programs
     )
-    first = profile.programs[0].command or f"{sys.executable} -P -m {profile.programs[0].module}"
+    first = start.programs[0].command or f"{sys.executable} -P -m {start.programs[0].module}"
     raise MissingPartError(
-        f"{profile.title} is not installed: looked for {looked}.\n"
-        f"  what to do: {profile.install}\n"
+        f"{title} is not installed: looked for {looked}.\n"
+        f"  what to do: {start.install}\n"
         f"  it would be run as: {first} {' '.join(by_hand)}"
     )
 

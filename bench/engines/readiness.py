@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.contracts import Progress, ProgressSink
-from bench.engines.profile import value_at
+from bench.engines.engine_http import Endpoint
 from bench.engines.supervised import Supervised
 from bench.processes import listeners
 
 if TYPE_CHECKING:
-    from bench.engines.profile import JsonPlace, Ready
+    from bench.engines.profile_parts import Ready
 
-_ANSWER_SECONDS = 5.0
-_MAX_BODY_BYTES = 4_000_000
 _SILENT_SECONDS = 2.0
 """A start that takes no longer is not reported."""
 
@@ -32,22 +27,14 @@ class NotReadyError(Exception):
         self.advice = advice
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """One HTTP answer; `status` None: nothing answered."""
-
-    status: int | None
-    body: bytes = b""
-
-
 def wait_until_ready(
-    supervised: Supervised, *, host: str, port: int, ready: Ready, title: str, progress: ProgressSink
+    supervised: Supervised, *, endpoint: Endpoint, ready: Ready, title: str, progress: ProgressSink
 ) -> float:
     """Returns the seconds that the start took. Raises NotReadyError."""
     began = time.monotonic()
     reported = began + _SILENT_SECONDS
     pause = 0.01
-    state = "not listening yet"
+    port, state = endpoint.port, "not listening yet"
     while True:
         supervised.listen()
         now = time.monotonic()
@@ -63,7 +50,7 @@ def wait_until_ready(
             text = f"{title}: {state}, {now - began:.0f} s of at most {ready.seconds:g} s"
             progress(Progress(text=text, transient=not first))
             reported = now + 1.0
-        answer = get(host, port, ready.path)
+        answer = endpoint.ask("GET", ready.path)
         if answer.status is not None:
             _check_owner(supervised, port)
             if answer.status == 200:
@@ -76,31 +63,6 @@ def wait_until_ready(
             state = "loading the model"
         time.sleep(pause)
         pause = min(pause * 1.3, 0.2)
-
-
-def read_json(host: str, port: int, place: JsonPlace) -> Any:
-    """The value at a place of the engine's JSON answers, or None if it gives none."""
-    answer = get(host, port, place.path)
-    if answer.status != 200:
-        return None
-    try:
-        return value_at(json.loads(answer.body), place.key)
-    except ValueError:
-        return None
-
-
-def get(host: str, port: int, path: str) -> Answer:
-    """One GET over a connection of its own."""
-    connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return Answer(status=response.status, body=response.read(_MAX_BODY_BYTES))
-    except (OSError, http.client.HTTPException):
-        # Refused, reset or half an answer: a server that is starting does all of these.
-        return Answer(status=None)
-    finally:
-        connection.close()
 
 
 def _check_alive(supervised: Supervised, *, seconds: float) -> None:

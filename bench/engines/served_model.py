@@ -3,44 +3,64 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.engines.profile import read_profile
+from bench.engines.profile import launch_part, read_profile
 from bench.engines.program import sha256_of
 from bench.errors import FileFormatError, UsageError
-from bench.spec import REPOSITORY, EngineSpec
+from bench.spec import ENGINE_KEY, REPOSITORY, EngineSpec, engine_key, environment
 from bench.yaml_file import load_mapping
 
 if TYPE_CHECKING:
-    from bench.engines.profile import LaunchProfile
+    from bench.engines.profile import ProfileFile
 
 SCRIPTS = REPOSITORY / "fixtures" / "scripts"
 
 _GGUF_MAGIC = b"GGUF"
 
 
-def engine_spec(*, engine: str, model: str | None, args: tuple[str, ...], workload_id: str) -> EngineSpec:
-    """Reads `--engine`, `--model` and the engine's own arguments; None as model takes the default.
+def engine_spec(
+    *, engine: str, model: str | None, args: tuple[str, ...], workload_id: str, url: str | None = None
+) -> EngineSpec:
+    """Reads `--engine`, `--model`, `--engine-url` and the engine's own arguments; None as model takes the default.
 
-    Raises UsageError whose one line lists what exists: engines, scripts; or says what is wrong with the file.
+    With a URL the engine is asked which model it serves. Raises UsageError whose one line lists what exists (engines,
+    scripts, models) or says what is wrong with the file; EngineStartError where nothing answers at the URL.
     """
     profile = read_profile(engine)
+    if url is not None:
+        return _attached_spec(engine, url, model, args)
+    kind = launch_part(profile).model
     check_args(profile, args)
-    if profile.model == "file":
+    if kind == "file":
         file = check_gguf(Path(model).expanduser()) if model else _no_file(engine)
         return EngineSpec(name=engine, model=file.stem, model_file=file, args=args)
-    if profile.model == "none":
+    if kind == "name" and not model:
+        raise UsageError(f"engine '{engine}' needs the name of a model: --model NAME")
+    if kind in ("name", "none"):
         return EngineSpec(name=engine, model=model or engine, args=args)
     name = model or default_model(engine, workload_id)
     script_folder(name, workload_id)
     return EngineSpec(name=engine, model=name, args=args)
 
 
+def _attached_spec(engine: str, url: str, model: str | None, args: tuple[str, ...]) -> EngineSpec:
+    from bench.engines.attached import reach
+
+    if args:
+        raise UsageError("--engine-arg has no place with --engine-url: somebody else started that engine")
+    spec = EngineSpec(
+        name=engine, model=model or "", url=url, api_key_env=ENGINE_KEY if environment(ENGINE_KEY) else None
+    )
+    found = reach(url, profile_name=engine, model=model, api_key=engine_key(spec))
+    return replace(spec, model=found.model, url=found.url)
+
+
 def default_model(engine: str, workload_id: str, *, scripts: Path = SCRIPTS) -> str:
     """The script that `fixtures/scripts/<workload>/index.yaml` names. Raises UsageError where there is no default."""
-    profile = read_profile(engine)
-    if profile.model == "file":
+    if launch_part(read_profile(engine)).model == "file":
         _no_file(engine)
     index = scripts / workload_id / "index.yaml"
     if not index.is_file():
@@ -68,11 +88,12 @@ def script_folder(name: str, workload_id: str, *, scripts: Path = SCRIPTS) -> Pa
     return scripts / workload_id / name
 
 
-def check_args(profile: LaunchProfile, args: tuple[str, ...]) -> None:
+def check_args(profile: ProfileFile, args: tuple[str, ...]) -> None:
     """Raises UsageError for an argument that the launch itself must set."""
+    own = launch_part(profile).own_args
     for arg in args:
-        if arg.partition("=")[0] in profile.own_args:
-            raise UsageError(f"engine argument '{arg}' is set by the harness itself; leave out {_listed(profile)}")
+        if arg.partition("=")[0] in own:
+            raise UsageError(f"engine argument '{arg}' is set by the harness itself; leave out {', '.join(own)}")
 
 
 def check_gguf(path: Path) -> Path:
@@ -95,10 +116,6 @@ def folder_sha256(folder: Path) -> str:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n".encode())
     return digest.hexdigest()
-
-
-def _listed(profile: LaunchProfile) -> str:
-    return ", ".join(profile.own_args)
 
 
 def _no_file(engine: str) -> Path:

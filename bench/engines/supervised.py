@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.engines.log_cap import LOG_BYTES
 from bench.errors import HarnessError
 from bench.processes import Process, descendants, kill_all, marked
 
@@ -45,8 +46,16 @@ class Ended:
 class Supervised:
     """A program under a supervisor: it does not outlive this process, nor this object's `stop`."""
 
-    def __init__(self, argv: Sequence[str], *, environment: Mapping[str, str], log: Path, stop_seconds: float) -> None:
-        """Starts it; stdout and stderr are appended to `log`."""
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        stop_seconds: float,
+        log_bytes: int = LOG_BYTES,
+    ) -> None:
+        """Starts it; stdout and stderr are appended to `log`, which is held under `log_bytes`."""
         self._lock = threading.RLock()
         self._mark = secrets.token_hex(16)
         self._stop_seconds = stop_seconds
@@ -54,6 +63,7 @@ class Supervised:
             "argv": list(argv),
             "environment": {**environment, MARK: self._mark},
             "stop_seconds": stop_seconds,
+            "log_bytes": log_bytes,
         }
         with log.open("ab") as log_file:
             self.supervisor = subprocess.Popen(

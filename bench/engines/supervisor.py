@@ -1,13 +1,14 @@
 """Keeps one engine and outlives nobody: `python -m bench.engines.supervisor JSON`, started by `supervised.py`.
 
-JSON: `{"argv": [...], "environment": {...}, "stop_seconds": 10}`; the environment is added to the inherited one.
+JSON: `{"argv": [...], "environment": {...}, "stop_seconds": 10, "log_bytes": 256000000}`; the environment is added to
+the inherited one.
 
     stdin    the harness. The line `stop` ends the engine gently: TERM, `stop_seconds`, KILL. End of file means that
              the harness is gone, however it went: KILL at once
     stdout   one JSON object a line to the harness: `{"started": PID}` or `{"failed": WHY}`, then `{"ended": CODE}`
              (negative: the signal), at last `{"left": [PID ...]}` with what could not be killed: empty but for a
              process stuck in the kernel
-    stderr   the engine's log; the engine's stdout and stderr go there too
+    stderr   the engine's log; the engine's stdout and stderr go there too. It is held under `log_bytes`
 
 On Linux whatever the engine started, daemons of their own session included, comes back to this process when its
 parent ends (child subreaper), and the engine dies when this process does (parent-death signal). Elsewhere the
@@ -29,6 +30,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bench.engines.log_cap import LogCap
 from bench.processes import Process, descendants, group_members, is_alive, kill_all, send_signal
 
 _PR_SET_PDEATHSIG = 1
@@ -36,6 +38,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KILL_SECONDS = 10.0
+_LOG_SECONDS = 1.0
+"""How often the size of the log is looked at."""
 
 
 class Keeper:
@@ -87,15 +91,16 @@ class Keeper:
         return kill_all(self.living, seconds=_KILL_SECONDS)
 
 
-def keep(keeper: Keeper, wake: socket.socket, *, stop_seconds: float) -> None:
+def keep(keeper: Keeper, wake: socket.socket, log: LogCap, *, stop_seconds: float) -> None:
     """Returns when the engine has ended by itself or it is time to kill it."""
     kill_at = math.inf
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
         selector.register(wake, selectors.EVENT_READ)
         while keeper.code is None and time.monotonic() < kill_at:
-            left = None if kill_at == math.inf else max(0.0, kill_at - time.monotonic())
+            left = min(_LOG_SECONDS, max(0.0, kill_at - time.monotonic()))
             ready = {key.fd for key, _ in selector.select(left)}
+            log.hold()
             if 0 in ready:
                 order = os.read(0, 100)
                 if order.strip() == b"stop":
@@ -119,10 +124,12 @@ def main() -> int:
         _tell(failed=f"{error.strerror}: {error.filename}")
         return 1
     _tell(started=keeper.engine.pid)
-    keep(keeper, wake, stop_seconds=order["stop_seconds"])
+    log = LogCap(2, most_bytes=order["log_bytes"])
+    keep(keeper, wake, log, stop_seconds=order["stop_seconds"])
     if keeper.code is not None:
         _tell(ended=keeper.code)
     left = keeper.kill()
+    log.hold()
     _tell(ended=keeper.code, left=[process.pid for process in left])
     return 0
 

@@ -1,26 +1,31 @@
-"""How fast did the engine serve this run, and how much memory did that cost the machine?"""
+"""How fast did the engine serve this run?"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import replace
+from math import fsum
 from typing import Literal
 
-from bench.figures.measured import Formula, Formulas, Measured, absent, joined, missing, percentile_of
+from bench.contracts import Quantity
+from bench.figures.measured import Formula, Formulas, Measured, absent, joined, no_relay, percentile_of
+from bench.figures.one_source import OneSource
 from bench.figures.run_evidence import Evidence
-from bench.records.schema import MemorySample, RequestRecord
+from bench.records.schema import RequestRecord
 
 
 def _ttft(percent: int) -> Formula:
     def compute(evidence: Evidence) -> Measured:
-        values = [one.ttft_seconds for one in _timed(evidence) if one.ttft_seconds is not None]
-        return percentile_of(
+        timed = evidence.timed
+        values = [one.ttft_seconds for one in timed.requests if one.ttft_seconds is not None]
+        measured = percentile_of(
             values,
             percent,
-            includes=joined(_includes(evidence, "ttft_seconds"), _untimed(evidence, len(values))),
-            nothing=lambda: _why_none(evidence, "ttft_seconds"),
+            includes=joined(_includes(evidence, "ttft_seconds"), timed.missing(_has("ttft_seconds"))),
+            nothing=lambda: _why_none(evidence, timed, "ttft_seconds"),
         )
+        return replace(measured, source=timed.source)
 
     return compute
 
@@ -32,10 +37,34 @@ def _relay_ttft(percent: int) -> Formula:
             values,
             percent,
             includes="queueing and the way back included",
-            nothing=lambda: _why_none_served(evidence) or "no served request was streamed",
+            nothing=lambda: _why_none_served(evidence) or no_relay(evidence) or "no served request was streamed",
         )
 
     return compute
+
+
+def _relay_minus_engine(evidence: Evidence) -> Measured:
+    timed = evidence.timed
+    differences = [
+        one.first_token_at - one.sent_at - one.ttft_seconds
+        for one in timed.requests
+        if one.first_token_at is not None and one.ttft_seconds is not None
+    ]
+    if evidence.profile is not None and evidence.profile.simulated:
+        return absent("the engine's times are simulated, the relay's are not", len(differences))
+    engine = _includes(evidence, "ttft_seconds")
+    measured = percentile_of(
+        differences,
+        50,
+        includes=joined(
+            f"engine ({timed.source}): {engine or 'not stated what it includes'}", "relay: queueing and the way back"
+        ),
+        nothing=lambda: (
+            no_relay(evidence)
+            or _why_none(evidence, timed, "ttft_seconds", "no served request has a TTFT of both sides")
+        ),
+    )
+    return replace(measured, source="relay")
 
 
 def _decode_tps(evidence: Evidence) -> Measured:
@@ -48,51 +77,63 @@ def _decode_tps_after_first(evidence: Evidence) -> Measured:
 
 
 def _rate(evidence: Evidence, *, least: int, tokens: Callable[[int], int]) -> Measured:
+    timed = evidence.timed
+
+    def carries(one: RequestRecord) -> bool:
+        return one.decode_seconds is not None and one.output_tokens is not None and one.output_tokens >= least
+
     known = [
         (tokens(one.output_tokens), one.decode_seconds)
-        for one in _timed(evidence)
-        if one.decode_seconds is not None and one.output_tokens is not None and one.output_tokens >= least
+        for one in timed.requests
+        if carries(one) and one.decode_seconds is not None and one.output_tokens is not None
     ]
-    seconds = sum(spent for _, spent in known)
+    # fsum rounds once, so every Python gives the same last digit.
+    seconds = fsum(spent for _, spent in known)
     if not known:
-        return absent(_why_none(evidence, "decode_seconds"))
+        return replace(absent(_why_none(evidence, timed, "decode_seconds")), source=timed.source)
     if seconds <= 0:
-        return absent("the engine reports no decode time at all", len(known))
-    includes = joined(_includes(evidence, "decode_seconds"), _untimed(evidence, len(known)))
-    return Measured(value=sum(made for made, _ in known) / seconds, n=len(known), includes=includes)
+        return replace(absent("the engine reports no decode time at all", len(known)), source=timed.source)
+    return Measured(
+        value=sum(made for made, _ in known) / seconds,
+        n=len(known),
+        includes=joined(_includes(evidence, "decode_seconds"), timed.missing(carries)),
+        source=timed.source,
+    )
 
 
 def _draft_acceptance(evidence: Evidence) -> Measured:
+    chosen = evidence.drafted
     known = [
         (one.drafted_tokens, one.accepted_tokens)
-        for one in _timed(evidence)
+        for one in chosen.requests
         if one.drafted_tokens is not None and one.accepted_tokens is not None
     ]
     drafted = sum(made for made, _ in known)
     if not drafted:
-        return absent("nothing was drafted" if known else _why_none(evidence, "drafted_tokens"), len(known))
+        why = "nothing was drafted" if known else _why_none(evidence, chosen, "drafted_tokens")
+        return replace(absent(why, len(known)), source=chosen.source)
     accepted = sum(taken for _, taken in known)
-    return Measured(value=accepted / drafted, n=len(known), includes=f"{accepted:,} of {drafted:,} drafted tokens")
-
-
-def _swapped_in(evidence: Evidence) -> Measured:
-    counted = [sample for sample in evidence.memory if sample.swapped_in_bytes is not None]
-    steps = [step for segment in _samples_by_segment(evidence, counted) for step in _steps(segment)]
-    if not steps:
-        return absent(_no_samples(evidence, counted, "how much was swapped in"), len(counted))
-    if any(step < 0 for step in steps):
-        return absent("the system's counter fell within a segment", len(counted))
     return Measured(
-        value=sum(steps), n=len(counted), includes="all processes of the machine, time spent blocked excluded"
+        value=accepted / drafted,
+        n=len(known),
+        includes=joined(f"{accepted:,} of {drafted:,} drafted tokens", chosen.missing(_has("accepted_tokens"))),
+        source=chosen.source,
     )
 
 
-def _pressure(level: Literal["warning", "critical"]) -> Formula:
+def _unreported(kind: Literal["timings", "drafts"]) -> Formula:
+    """Served requests that have none of the numbers, from whatever source."""
+
     def compute(evidence: Evidence) -> Measured:
-        levels = [sample.pressure for sample in evidence.memory if sample.pressure is not None]
-        if not levels:
-            return absent(_no_samples(evidence, levels, "its memory pressure"))
-        return Measured(value=levels.count(level), n=len(levels))
+        if nothing := _why_none_served(evidence):
+            return absent(nothing)
+        if kind == "timings":
+            silent = [one for one in evidence.served if one.ttft_seconds is None and one.decode_seconds is None]
+            source = evidence.timing_source
+        else:
+            silent = [one for one in evidence.served if one.drafted_tokens is None]
+            source = evidence.draft_source
+        return Measured(value=len(silent), n=len(evidence.served), source=source)
 
     return compute
 
@@ -105,34 +146,38 @@ INFERENCE: Formulas = {
     "ttft_p99": _ttft(99),
     "relay_ttft_median": _relay_ttft(50),
     "relay_ttft_p90": _relay_ttft(90),
+    "ttft_relay_minus_engine": _relay_minus_engine,
     "decode_tps": _decode_tps,
     "decode_tps_after_first": _decode_tps_after_first,
     "draft_acceptance": _draft_acceptance,
-    "swapped_in_bytes": _swapped_in,
-    "memory_pressure_warning": _pressure("warning"),
-    "memory_pressure_critical": _pressure("critical"),
+    "requests_without_timings": _unreported("timings"),
+    "requests_without_drafts": _unreported("drafts"),
 }
 
 
-def _timed(evidence: Evidence) -> tuple[RequestRecord, ...]:
-    """Served requests whose timings came with the response: sources are never mixed in one figure."""
-    return tuple(one for one in evidence.served if one.source == "engine-response")
+def _has(name: Literal["ttft_seconds", "accepted_tokens"]) -> Callable[[RequestRecord], bool]:
+    return lambda one: getattr(one, name) is not None
 
 
-def _untimed(evidence: Evidence, known: int) -> str | None:
-    return missing(len(evidence.served) - known, evidence.served, "requests")
+def _includes(evidence: Evidence, key: Quantity) -> str | None:
+    """What the profile says that this number includes, in the source that it came from."""
+    profile = evidence.profile
+    if profile is None:
+        return None
+    series = profile.metrics.series.get(key) if profile.metrics and evidence.timing_source == "engine-counter" else None
+    return (series.includes if series else None) or profile.includes.get(key)
 
 
-def _includes(evidence: Evidence, key: str) -> str | None:
-    return None if evidence.profile is None else evidence.profile.includes.get(key)
-
-
-def _why_none(evidence: Evidence, key: str) -> str:
-    """Why no served request has this figure: the profile's word, else the commonest reason."""
-    if evidence.profile is not None and key in evidence.profile.unavailable:
-        return evidence.profile.unavailable[key]
+def _why_none(evidence: Evidence, chosen: OneSource, key: str, otherwise: str | None = None) -> str:
+    """Why no request has this number: none was served, another source has it, the profile's word, or what most say."""
     if nothing := _why_none_served(evidence):
         return nothing
+    if elsewhere := chosen.why_none(lambda one: getattr(one, key) is not None):
+        return elsewhere
+    if otherwise is not None and any(getattr(one, key) is not None for one in chosen.requests):
+        return otherwise
+    if evidence.profile is not None and key in evidence.profile.unavailable:
+        return evidence.profile.unavailable[key]
     said = Counter(part for one in evidence.served for part in (one.reason or "").split("; ") if part.startswith(key))
     return said.most_common(1)[0][0] if said else f"no served request reports {key}"
 
@@ -141,25 +186,3 @@ def _why_none_served(evidence: Evidence) -> str | None:
     if not evidence.segments:
         return NO_ENGINE
     return None if evidence.served else "no request was answered whole"
-
-
-def _samples_by_segment(evidence: Evidence, samples: list[MemorySample]) -> Iterator[list[MemorySample]]:
-    for segment in evidence.segments:
-        end = float("inf") if segment.ended_at is None else segment.ended_at
-        later = [other.started_at for other in evidence.segments if other.started_at > segment.started_at]
-        end = min(end, *later) if later else end
-        yield [sample for sample in samples if segment.started_at <= sample.at <= end]
-
-
-def _steps(samples: list[MemorySample]) -> Iterator[int]:
-    for before, after in pairwise(sorted(samples, key=lambda sample: sample.at)):
-        if before.swapped_in_bytes is not None and after.swapped_in_bytes is not None:
-            yield after.swapped_in_bytes - before.swapped_in_bytes
-
-
-def _no_samples(evidence: Evidence, told: Sequence[object], what: str) -> str:
-    if not evidence.segments:
-        return NO_ENGINE
-    if not evidence.memory:
-        return "no memory sample was taken"
-    return "fewer than two samples in any segment" if told else f"the system does not tell {what}"

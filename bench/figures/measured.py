@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.figures.run_evidence import Evidence
+from bench.records.schema import SourceClass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,9 @@ class Measured:
 
     reason: str | None = None
     """Why there is no value; never given beside one."""
+
+    source: SourceClass | None = None
+    """Which of the definition's source classes it was; None: the first."""
 
 
 Formula = Callable[[Evidence], Measured]
@@ -73,3 +77,8 @@ def missing(count: int, listed: Sequence[object], of_what: str) -> str | None:
 def joined(*parts: str | None) -> str | None:
     """The parts that are there, as one sentence."""
     return "; ".join(part for part in parts if part) or None
+
+
+def no_relay(evidence: Evidence) -> str | None:
+    """Why nothing of the relay's can be known of a run that another program made; None where there was one."""
+    return "no relay stood between agent and engine" if evidence.counted_by == "engine-log" else None

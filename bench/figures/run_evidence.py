@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bench.contracts import CheckLine, EngineProfile
+from bench.figures.one_source import OneSource, most_common, of_one_source
 from bench.measure.endpoints import MODELS_PATH
-from bench.measure.matching import match_requests
+from bench.measure.matching import ClaimMatching, match_claims
 from bench.records.schema import (
     CaseResult,
+    EngineSummary,
     JournalEntry,
     Match,
     MemorySample,
     RequestRecord,
+    Scrape,
     SegmentRow,
     SessionRow,
+    SourceClass,
     TaskRow,
     UsageRecord,
 )
@@ -48,6 +52,20 @@ class Evidence:
     checks: tuple[CheckLine, ...] | None = None
     """Of the project's last `verify --all` that the harness ran; None: it never ran."""
 
+    counted_by: SourceClass = "engine-response"
+    """Who told the requests' token counts: the answers that passed the relay, or, where no relay stood between, the
+    engine's log."""
+
+    scrapes: tuple[Scrape, ...] = ()
+    summaries: tuple[EngineSummary, ...] = ()
+    """What the engine itself says of all that it served, in counters and in its log; empty: nothing was kept."""
+
+    refused: int | None = None
+    """Requests that the relay let nobody have: paths and methods that are no model endpoint. None: not counted."""
+
+    whole: Evidence | None = None
+    """The run that this is a part of, where it was narrowed to a scope."""
+
     @cached_property
     def asked(self) -> tuple[RequestRecord, ...]:
         """Requests that asked the model something for an agent session."""
@@ -59,6 +77,26 @@ class Evidence:
         return tuple(one for one in self.asked if one.error is None)
 
     @cached_property
+    def timing_source(self) -> SourceClass | None:
+        """The class of the timings that most served requests of the whole run have."""
+        return most_common(one.source for one in (self.whole or self).served)
+
+    @cached_property
+    def draft_source(self) -> SourceClass | None:
+        """The same for counts of drafted tokens."""
+        return most_common(one.draft_source for one in (self.whole or self).served)
+
+    @cached_property
+    def timed(self) -> OneSource:
+        """Served requests by where their timings came from."""
+        return of_one_source(self.served, self.timing_source, lambda one: one.source)
+
+    @cached_property
+    def drafted(self) -> OneSource:
+        """Served requests by where their counts of drafted tokens came from."""
+        return of_one_source(self.served, self.draft_source, lambda one: one.draft_source)
+
+    @cached_property
     def claims(self) -> tuple[UsageRecord, ...]:
         """What the agent claims, its error responses included."""
         return tuple(one for one in self.usage if one.session > 0)
@@ -68,6 +106,10 @@ class Evidence:
         return tuple(one for one in self.sessions if one.session > 0)
 
     @cached_property
+    def matching(self) -> ClaimMatching:
+        return match_claims(self.asked, self.claims)
+
+    @property
     def matches(self) -> tuple[Match, ...]:
         """Every asked request and every claim, in pairs or alone with the reason."""
-        return match_requests(self.asked, self.claims)
+        return self.matching.matches

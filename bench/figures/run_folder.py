@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from bench.agents.adapters import Adapter, AgentEvents
 from bench.agents.agent import EVENTS_FILE, read_session
-from bench.contracts import CheckLine, EngineProfile, ResponseField
+from bench.contracts import CheckLine, EngineProfile
 from bench.errors import EvidenceError
 from bench.figures.gather import gather_requests
 from bench.figures.run_evidence import Evidence
 from bench.loop.journal import read_journal
 from bench.loop.rows import segment_rows, session_rows, task_rows
+from bench.measure.attribution import attribute, attribute_summaries
+from bench.measure.log_summaries import read_summaries
+from bench.measure.matching import match_summaries
 from bench.measure.memory import read_samples
-from bench.records.schema import CaseResult, JournalEntry, RequestRecord, SessionRow
+from bench.measure.refusals import read_refused
+from bench.measure.scrape_lines import iterate_scrapes
+from bench.records.schema import CaseResult, EngineSummary, JournalEntry, RequestRecord, Scrape, SessionRow
+
+METRICS_FILE = "metrics.jsonl"
+"""Readings of the engine's counters, in a run's folder."""
+
+ENGINE_LOG = "engine.log"
+"""In the folder of a launch."""
 
 
 def read_folder(
@@ -39,7 +48,10 @@ def read_folder(
     if found.torn is not None:
         warn(found.torn)
     folders = sorted(place for place in (folder / "sessions").glob("[0-9]*") if place.is_dir())
+    scrapes, summaries = _scrapes(folder, profile, warn), _summaries(folder, profile, warn)
     requests = gather_requests(folders, profile, warn=warn)
+    requests = attribute(requests, scrapes, profile)
+    requests = attribute_summaries(requests, match_summaries(requests, summaries).summaries, profile)
     events = _events(folders, adapter, warn)
     return Evidence(
         profile=profile,
@@ -54,19 +66,49 @@ def read_folder(
         tasks=task_rows(found.entries),
         tool_calls=sum(one.tool_calls for one in events.values()),
         compactions=sum(one.compactions for one in events.values()),
-        checks=_last_checks(found.entries),
+        checks=last_checks(found.entries),
+        scrapes=scrapes,
+        summaries=summaries,
+        refused=_refused(folders),
     )
 
 
 def read_stored_profile(path: Path) -> EngineProfile:
-    """The profile that a run was measured with, as it was stored beside its evidence."""
+    """The profile that a run was measured with, as it was stored beside its evidence. Raises EvidenceError."""
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
-        fields = {key: ResponseField(**place) for key, place in data.pop("response_fields").items()}
-        memory, context = tuple(data.pop("memory_errors")), tuple(data.pop("context_errors"))
-        return EngineProfile(response_fields=fields, memory_errors=memory, context_errors=context, **data)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        profile: EngineProfile = TypeAdapter(EngineProfile).validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValidationError) as error:
         raise EvidenceError(f"{path}: the engine's stored profile cannot be read ({error})") from error
+    return profile
+
+
+def _scrapes(folder: Path, profile: EngineProfile, warn: Callable[[str], None]) -> tuple[Scrape, ...]:
+    """Readings of the engine's counters; none where it has no such page, or nobody watched it."""
+    if profile.metrics is None:
+        return ()
+    return tuple(iterate_scrapes(folder / METRICS_FILE, profile.metrics, warn=warn))
+
+
+def _summaries(folder: Path, profile: EngineProfile, warn: Callable[[str], None]) -> tuple[EngineSummary, ...]:
+    """What the logs of all launches say of requests; none where the log tells of none, or was not ours to keep."""
+    if profile.log_summary is None:
+        return ()
+    found: list[EngineSummary] = []
+    for launch in sorted((folder / "engine").glob("launch-*"), key=lambda place: int(place.name.rpartition("-")[2])):
+        if (launch / ENGINE_LOG).is_file():
+            number = int(launch.name.rpartition("-")[2])
+            found += read_summaries(launch / ENGINE_LOG, profile.log_summary, engine_process_start=number, warn=warn)
+    return tuple(found)
+
+
+def _refused(folders: Iterable[Path]) -> int:
+    """How many requests of the agent sessions the relay let nobody have."""
+    try:
+        return sum(read_refused(place) for place in folders if int(place.name) > 0)
+    except OSError as error:
+        raise EvidenceError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def _events(folders: list[Path], adapter: Adapter, warn: Callable[[str], None]) -> dict[int, AgentEvents]:
@@ -104,7 +146,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _last_checks(journal: tuple[JournalEntry, ...]) -> tuple[CheckLine, ...] | None:
+def last_checks(journal: tuple[JournalEntry, ...]) -> tuple[CheckLine, ...] | None:
     """The checks of the last `verify --all` that the harness ran on kept work; None where it ran none."""
     for entry in reversed(journal):
         if entry.event == "step-finished" and entry.step == "verify" and entry.outcome != "interrupted":

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from math import fsum
+from typing import Literal
+
 from bench.contracts import Role
-from bench.figures.measured import Formula, Formulas, Measured, absent, joined
+from bench.figures.measured import Formula, Formulas, Measured, absent, joined, missing, no_relay
 from bench.figures.run_evidence import Evidence
+from bench.records.schema import SourceClass
 
 NO_RUN = "no agent ran: only a project was scored"
 
@@ -13,7 +17,7 @@ def _run_elapsed(evidence: Evidence) -> Measured:
     if not evidence.segments:
         return absent(NO_RUN)
     return Measured(
-        value=sum(segment.seconds for segment in evidence.segments),
+        value=fsum(segment.seconds for segment in evidence.segments),
         n=len(evidence.segments),
         includes="waits after engine errors included, time spent blocked excluded",
     )
@@ -48,6 +52,46 @@ def _model_responses(evidence: Evidence) -> Measured:
     return Measured(value=len(evidence.claims), n=len(evidence.claims), includes=includes)
 
 
+def _served_requests(evidence: Evidence) -> Measured:
+    if not evidence.asked:
+        return absent("there was no request" if evidence.segments else NO_RUN)
+    failed = len(evidence.asked) - len(evidence.served)
+    includes = f"{failed} of {len(evidence.asked)} were not answered whole" if failed else None
+    return Measured(value=len(evidence.served), n=len(evidence.asked), includes=includes, source=_seen_by(evidence))
+
+
+def _seen_by(evidence: Evidence) -> SourceClass:
+    """Who counted the requests: the relay, or the engine's log where none stood between."""
+    return "engine-log" if evidence.counted_by == "engine-log" else "relay"
+
+
+def _refused_requests(evidence: Evidence) -> Measured:
+    if not evidence.segments:
+        return absent(NO_RUN)
+    if nothing := no_relay(evidence):
+        return absent(nothing)
+    if evidence.refused is None:
+        return absent("the relay's count of refused requests was not kept")
+    return Measured(value=evidence.refused, n=len(evidence.asked) + evidence.refused)
+
+
+def _requests_begun(state: Literal["cold", "salted", "warm"]) -> Formula:
+    """Requests in segments of which it is known how the cache was when they began."""
+
+    def compute(evidence: Evidence) -> Measured:
+        if not evidence.segments:
+            return absent(NO_RUN)
+        states = {row.segment: row.cache.partition(":")[0] for row in evidence.segments if row.cache is not None}
+        if not states:
+            return absent("no segment says how the engine's cache was when it began")
+        segment_of = {row.session: row.segment for row in evidence.agent_sessions}
+        known = [states[number] for one in evidence.asked if (number := segment_of.get(one.session)) in states]
+        unknown = missing(len(evidence.asked) - len(known), evidence.asked, "requests' segments")
+        return Measured(value=known.count(state), n=len(known), includes=unknown)
+
+    return compute
+
+
 def _matched_requests(evidence: Evidence) -> Measured:
     if not evidence.asked and not evidence.claims:
         return absent("there was no request" if evidence.segments else NO_RUN)
@@ -65,11 +109,13 @@ def _matched_requests(evidence: Evidence) -> Measured:
             said, seen = (prompt, claim.output_tokens), (request.prompt_tokens, request.output_tokens)
             disagreeing += any(None not in pair and pair[0] != pair[1] for pair in zip(said, seen, strict=True))
     alone = sum(match.how == "unmatched" for match in evidence.matches)
+    repeated = evidence.matching.repeated_keys
     includes = joined(
         f"{alone} requests or claims stand alone" if alone else None,
         f"{disagreeing} pairs disagree on token counts" if disagreeing else None,
+        f"{repeated} keys occur more than once, their order forced" if repeated else None,
     )
-    return Measured(value=matched, n=len(evidence.asked), includes=includes)
+    return Measured(value=matched, n=len(evidence.asked), includes=includes, source=_seen_by(evidence))
 
 
 def _unmatched_tokens(evidence: Evidence) -> Measured:
@@ -88,10 +134,11 @@ def _unmatched_tokens(evidence: Evidence) -> Measured:
             counts += [claim.input_tokens, claim.cached_tokens, claim.output_tokens]
     known = [count for count in counts if count is not None]
     if counts and not known:
-        return absent(f"{len(alone)} stand alone, none with a token count", len(alone))
+        why = f"{len(alone)} stand alone, none with a token count"
+        return Measured(value=None, n=len(alone), reason=why, source=_seen_by(evidence))
     unknown = len(counts) - len(known)
     includes = f"{unknown} of their {len(counts)} counts were not reported" if unknown else None
-    return Measured(value=sum(known), n=len(alone), includes=includes)
+    return Measured(value=sum(known), n=len(alone), includes=includes, source=_seen_by(evidence))
 
 
 def _told(name: str) -> Formula:
@@ -117,6 +164,11 @@ SESSIONS: Formulas = {
     "agent_sessions_session": _agent_sessions("session"),
     "engine_error_sessions": _engine_error_sessions,
     "model_responses": _model_responses,
+    "served_requests": _served_requests,
+    "refused_requests": _refused_requests,
+    "requests_begun_cold": _requests_begun("cold"),
+    "requests_begun_salted": _requests_begun("salted"),
+    "requests_begun_warm": _requests_begun("warm"),
     "matched_requests": _matched_requests,
     "unmatched_tokens": _unmatched_tokens,
     "tool_calls": _told("tool_calls"),

@@ -7,6 +7,7 @@ from typing import Literal
 from bench.figures.measured import Formula, Formulas, Measured, absent, missing, total
 from bench.figures.run_evidence import Evidence
 from bench.figures.session_figures import NO_RUN
+from bench.records.schema import RequestRecord
 
 
 def _max_prompt(evidence: Evidence) -> Measured:
@@ -14,7 +15,7 @@ def _max_prompt(evidence: Evidence) -> Measured:
     if not prompts:
         return absent(_nothing_served(evidence, "prompt tokens"))
     includes = missing(len(evidence.served) - len(prompts), evidence.served, "requests")
-    return Measured(value=max(prompts), n=len(prompts), includes=includes)
+    return Measured(value=max(prompts), n=len(prompts), includes=includes, source=evidence.counted_by)
 
 
 def _prompt_cache_share(evidence: Evidence) -> Measured:
@@ -27,7 +28,49 @@ def _prompt_cache_share(evidence: Evidence) -> Measured:
     if not prompt:
         return absent(_nothing_served(evidence, "cached tokens"), len(known))
     includes = missing(len(evidence.served) - len(known), evidence.served, "requests")
-    return Measured(value=sum(cached for cached, _ in known) / prompt, n=len(known), includes=includes)
+    share = sum(cached for cached, _ in known) / prompt
+    return Measured(value=share, n=len(known), includes=includes, source=evidence.counted_by)
+
+
+def _session_switch(kind: Literal["tokens", "share"]) -> Formula:
+    def compute(evidence: Evidence) -> Measured:
+        first: dict[int, RequestRecord] = {}
+        for one in sorted(evidence.served, key=lambda one: (one.session, one.index)):
+            first.setdefault(one.session, one)
+        known = [fresh for one in first.values() if (fresh := _fresh(one)) is not None]
+        if not known:
+            return absent(_nothing_served(evidence, "both prompt and cached tokens"), 0)
+        whole = sum(fresh for one in evidence.served if (fresh := _fresh(one)) is not None)
+        if kind == "share" and not whole:
+            return absent("no request had a fresh prompt token", len(known))
+        return Measured(
+            value=sum(known) if kind == "tokens" else sum(known) / whole,
+            n=len(known),
+            includes=missing(len(first) - len(known), list(first), "sessions"),
+            source=evidence.counted_by,
+        )
+
+    return compute
+
+
+def _fresh(request: RequestRecord) -> int | None:
+    """Prompt tokens that the cache did not have."""
+    if request.prompt_tokens is None or request.cached_tokens is None:
+        return None
+    return max(0, request.prompt_tokens - request.cached_tokens)
+
+
+def _unreported(kind: Literal["usage", "cached"]) -> Formula:
+    def compute(evidence: Evidence) -> Measured:
+        if not evidence.served:
+            return absent(_nothing_served(evidence, "anything"))
+        if kind == "usage":
+            silent = [one for one in evidence.served if one.prompt_tokens is None or one.output_tokens is None]
+        else:
+            silent = [one for one in evidence.served if one.cached_tokens is None]
+        return Measured(value=len(silent), n=len(evidence.served), source=evidence.counted_by)
+
+    return compute
 
 
 def _claimed(name: Literal["input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"]) -> Formula:
@@ -45,8 +88,12 @@ TOKENS: Formulas = {
     "fresh_input_tokens": _claimed("input_tokens"),
     "cached_input_tokens": _claimed("cached_tokens"),
     "prompt_cache_share": _prompt_cache_share,
+    "session_switch_fresh_tokens": _session_switch("tokens"),
+    "session_switch_fresh_share": _session_switch("share"),
     "output_tokens": _claimed("output_tokens"),
     "reasoning_tokens": _claimed("reasoning_tokens"),
+    "requests_without_usage": _unreported("usage"),
+    "requests_without_cached": _unreported("cached"),
 }
 
 

@@ -58,6 +58,12 @@ class LoopParts:
     """Unix seconds."""
 
     sleep: Callable[[float], None]
+    cache: str | None = None
+    """State of the engine's prefix cache as this segment begins, and how it is known."""
+
+    salt: str | None = None
+    """A line that every prompt begins with; None: none is needed."""
+
     configuration: Mapping[str, Any] = field(default_factory=dict)
     """What else a segment is run with (engine version, harness digest ...), as JSON; changes between segments are noted."""
 
@@ -127,6 +133,7 @@ def _open_segment(parts: LoopParts) -> None:
     before = earlier.get("configuration", {}) if earlier else configuration
     changed = sorted(key for key in {*before, *configuration} if before.get(key) != configuration.get(key))
     detail: dict[str, Any] = {"configuration": configuration, "changed": changed}
+    detail |= {"cache": parts.cache, "salt": parts.salt}
     if parts.journal.torn is not None:
         detail["torn"] = parts.journal.torn
         parts.progress(Progress(text=parts.journal.torn))
@@ -252,7 +259,7 @@ def _session(parts: LoopParts, step: Step) -> _Ended:
                 attempt=step.attempt,
                 retry=step.retry,
             ),
-            prompt=prompt_for(role, step, parts.workload, parts.journal.entries),
+            prompt=_salted(prompt_for(role, step, parts.workload, parts.journal.entries), parts.salt),
             project=parts.workspace.project,
             evidence=evidence,
             model=parts.model,
@@ -266,6 +273,11 @@ def _session(parts: LoopParts, step: Step) -> _Ended:
         )
     )
     return _after_session(parts, step, result)
+
+
+def _salted(prompt: str, salt: str | None) -> str:
+    """A prompt that no earlier run can have sent."""
+    return prompt if salt is None else f"{salt}\n\n{prompt}"
 
 
 def _after_session(parts: LoopParts, step: Step, result: SessionResult) -> _Ended:

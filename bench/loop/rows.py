@@ -28,9 +28,15 @@ def segment_rows(journal: Sequence[JournalEntry]) -> tuple[SegmentRow, ...]:
                 ended_at=last.at if ended else None,
                 end=(last.outcome or "broken") if ended else "interrupted",
                 seconds=elapsed_seconds(journal[start : start + 1 + until]),
+                cache=_cache(entry),
             )
         )
     return tuple(rows)
+
+
+def _cache(started: JournalEntry) -> str | None:
+    said = started.detail.get("cache")
+    return said if isinstance(said, str) else None
 
 
 def session_rows(journal: Sequence[JournalEntry]) -> tuple[SessionRow, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import fsum
 from typing import Literal
 
 from bench.errors import EvidenceError
@@ -120,7 +121,7 @@ def standing(journal: Sequence[JournalEntry]) -> Standing:
 
 def elapsed_seconds(journal: Sequence[JournalEntry]) -> float:
     """Time that passed within segments; what lies between two of them does not count, nor a clock that was set back."""
-    return sum(
+    return fsum(  # rounds once, so that every Python gives the same last digit
         max(0.0, entry.at - before.at) for before, entry in pairwise(journal) if entry.event != "segment-started"
     )
 

@@ -102,7 +102,7 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
     if decode is not None and counts.output is not None and counts.output - 1 > decode * MOST_TOKENS_A_SECOND:
         reasons.append(f"decode_seconds: {counts.output} tokens in {decode:g} s cannot be")
         decode = None
-    measured = any(value is not None for value in (timings.ttft, timings.prefill, decode, timings.drafted))
+    measured = any(value is not None for value in (timings.ttft, timings.prefill, decode))
     label = exchange.label
     return RequestRecord(
         session=label.session,
@@ -132,6 +132,8 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         ttft_seconds=timings.ttft,
         prefill_seconds=timings.prefill,
         decode_seconds=decode,
+        queue_seconds=timings.queue,
         source="engine-response" if measured else None,
+        draft_source="engine-response" if timings.drafted is not None else None,
         reason="; ".join(reasons) or None,
     )

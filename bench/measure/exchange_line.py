@@ -1,7 +1,9 @@
 """How one exchange is kept as evidence: one JSON line, both bodies exact to the byte, without any key.
 
-A request is kept as what it adds to the one written before it in the same file, because agents send their whole
-history each time. Instants of token chunks are kept in microseconds after `sent_at`.
+Agents send their whole history each time, so a request is kept as what it has that the one written before it in the
+same file has not: `request_shared` counts the bytes that both have at their beginning and at their end. `packed` is
+zlib of three parts behind one another: instants of token chunks (steps in bytes and in microseconds after `sent_at`),
+the request's own bytes, the response; `parts` holds the lengths of the first two.
 """
 
 from __future__ import annotations
@@ -9,14 +11,18 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import accumulate, chain
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from bench.contracts import SessionLabel
 
-FORMAT = 1
+FORMAT = 2
+"""Of what is written. Format 1, which packed the parts one by one, is still read."""
+
+_LEVEL = 6
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 BODY_BYTES = 67_108_864
 """A request over this is refused by the relay; of a longer answer only so much is kept."""
 
@@ -63,39 +69,49 @@ class Exchange:
 
 def encode_line(exchange: Exchange, *, before: bytes) -> bytes:
     """The line, newline included; `before` is the request of the line above it, empty for the first one."""
-    shared = shared_length(before, exchange.request)
-    microseconds = [round((at - exchange.sent_at) * 1e6) for _, at in exchange.arrivals]
-    pairs = zip(_steps([offset for offset, _ in exchange.arrivals]), _steps(microseconds), strict=True)
-    held = {name: getattr(exchange, name) for name in _PLAIN}
+    request = exchange.request
+    shared = shared_length(before, request)
+    shared_end = shared_ending(before[shared:], request[shared:])
+    rest = request[shared : len(request) - shared_end]
+    arrivals = _written_arrivals(exchange)
     line = {
         "format": FORMAT,
-        "label": asdict(exchange.label),
-        **held,
-        "arrivals": _packed(json.dumps(list(chain.from_iterable(pairs)), separators=(",", ":")).encode()),
-        "request_shared": shared,
-        "request_rest": _packed(exchange.request[shared:]),
-        "request_crc32": zlib.crc32(exchange.request),
-        "response": _packed(exchange.response),
+        "label": _written_label(exchange.label),
+        **{name: getattr(exchange, name) for name in _PLAIN},
+        "request_shared": [shared, shared_end],
+        "request_crc32": zlib.crc32(request),
+        "parts": [len(arrivals), len(rest)],
+        "packed": _packed(arrivals + rest + exchange.response),
     }
-    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return _JSON.encode(line).encode() + b"\n"
 
 
 def decode_line(line: bytes, *, before: bytes) -> Exchange:
-    """The exchange of one line. Raises ValueError or KeyError when the line, or the chain of requests, is damaged."""
+    """The exchange of one line. Raises ValueError, KeyError, TypeError or zlib.error when it, or the chain, is damaged."""
     data = json.loads(line)
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"not a line of format {FORMAT}")
-    shared = int(data["request_shared"])
-    request = before[:shared] + _unpacked(data["request_rest"])
-    if shared > len(before) or zlib.crc32(request) != data["request_crc32"]:
+    if not isinstance(data, dict) or data.get("format") not in (1, FORMAT):
+        raise ValueError(f"not a line of format 1 or {FORMAT}")
+    if data["format"] == 1:
+        shared, shared_end = int(data["request_shared"]), 0
+        arrivals, rest, response = (_unpacked(data[name]) for name in ("arrivals", "request_rest", "response"))
+        first, second = len(arrivals), len(rest)
+    else:
+        shared, shared_end = map(int, data["request_shared"])
+        first, second = map(int, data["parts"])
+        packed = _unpacked(data["packed"])
+        arrivals, rest, response = packed[:first], packed[first : first + second], packed[first + second :]
+    if min(shared, shared_end, first, second) < 0 or shared + shared_end > len(before):
+        raise ValueError("the request shares with the one above what that has not")
+    request = before[:shared] + rest + before[len(before) - shared_end :]
+    if zlib.crc32(request) != data["request_crc32"]:
         raise ValueError("the request does not follow from the lines above")
-    numbers = json.loads(_unpacked(data["arrivals"]))
+    numbers = json.loads(arrivals)
     sent_at = float(data["sent_at"])
     offsets, microseconds = accumulate(numbers[0::2]), accumulate(numbers[1::2])
     return Exchange(
         label=SessionLabel(**data["label"]),
         request=request,
-        response=_unpacked(data["response"]),
+        response=response,
         arrivals=tuple((at, sent_at + late / 1e6) for at, late in zip(offsets, microseconds, strict=True)),
         **{name: data[name] for name in _PLAIN},
     )
@@ -107,6 +123,18 @@ def shared_length(one: bytes, other: bytes) -> int:
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def shared_ending(one: bytes, other: bytes) -> int:
+    """How many bytes two bodies have in common at their end."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
             low = middle
         else:
             high = middle - 1
@@ -130,16 +158,24 @@ _PLAIN = (
 )
 
 
-def _steps(numbers: Iterable[int]) -> list[int]:
-    steps, last = [], 0
-    for number in numbers:
-        steps.append(number - last)
-        last = number
-    return steps
+def _written_arrivals(exchange: Exchange) -> bytes:
+    """Bytes and microseconds since the piece before, by turns, as a JSON list: small numbers that repeat."""
+    steps: list[int] = []
+    offset = late = 0
+    for next_offset, at in exchange.arrivals:
+        next_late = round((at - exchange.sent_at) * 1e6)
+        steps += (next_offset - offset, next_late - late)
+        offset, late = next_offset, next_late
+    return _JSON.encode(steps).encode()
+
+
+@lru_cache(maxsize=8)
+def _written_label(label: SessionLabel) -> dict[str, Any]:
+    return asdict(label)
 
 
 def _packed(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
 
 
 def _unpacked(text: Any) -> bytes:

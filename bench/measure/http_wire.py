@@ -14,6 +14,9 @@ from typing import Literal
 
 HEAD_BYTES = 65_536
 _HEADERS = 128
+_LINE_BYTES = 256
+"""Longest size line or trailer of a chunked body."""
+
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) ([!-~]{1,8192}) HTTP/1\.1")
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: ([\t -~\x80-\xff]*))?")
 _HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t -~\x80-\xff]*)")
@@ -159,13 +162,16 @@ class Body:
     def __init__(self, framing: Framing) -> None:
         self.framing = framing
         self.finished = framing == 0
+        self.damage: WireError | None = None
+        """What is wrong with the framing behind the bytes that `feed` has returned."""
+
         self._left = framing if isinstance(framing, int) else 0
-        self._pending = bytearray()
+        self._pending = b""
         self._expect: Literal["size", "gap", "trailer"] = "size"
 
     def feed(self, data: bytes) -> bytes:
-        """Body bytes in `data`; what follows the body's end is dropped. Raises WireError."""
-        if self.finished:
+        """Body bytes in `data`, up to the first damage; what follows the body's end is dropped."""
+        if self.finished or self.damage is not None:
             return b""
         if self.framing == "close":
             return data
@@ -177,26 +183,31 @@ class Body:
         return piece
 
     def _feed_chunked(self, data: bytes) -> bytes:
-        self._pending += data
-        payload = bytearray()
+        if self._pending:
+            data = self._pending + data
+        at = 0
+        pieces: list[bytes] = []
         while not self.finished:
             if self._left:
-                piece = self._pending[: self._left]
+                piece = data[at : at + self._left]
                 if not piece:
                     break
-                del self._pending[: len(piece)]
-                payload += piece
+                at += len(piece)
+                pieces.append(piece)
                 self._left -= len(piece)
-                continue
-            end = self._pending.find(b"\r\n")
-            if end < 0:
-                if len(self._pending) > 256:
-                    raise WireError("a chunk's framing is malformed")
+            end = data.find(b"\r\n", at)
+            if self._left or end < 0:
                 break
-            line = bytes(self._pending[:end])
-            del self._pending[: end + 2]
-            self._take_line(line)
-        return bytes(payload)
+            try:
+                self._take_line(data[at:end])
+            except WireError as error:
+                self.damage = error
+                break
+            at = end + 2
+        self._pending = b"" if self.finished else data[at:]
+        if len(self._pending) > _LINE_BYTES:
+            self.damage = self.damage or WireError("a chunk's framing is malformed")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _take_line(self, line: bytes) -> None:
         if self._expect == "size":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.errors import EvidenceError
+from bench.measure.line_file import drop_torn_line
 from bench.measure.memory_reading import read_memory
 from bench.records.schema import MemorySample
 
@@ -35,7 +35,7 @@ class MemorySampler:
 
     def __enter__(self) -> Self:
         try:
-            _drop_torn_line(self._path)
+            drop_torn_line(self._path)
         except OSError as error:
             raise EvidenceError(f"{self._path}: cannot be written ({error.strerror})") from error
         self.boundary()
@@ -76,6 +76,7 @@ class MemorySampler:
             pressure=reading.pressure,
             engine_rss_bytes=reading.engine_rss_bytes,
             available_bytes=reading.available_bytes,
+            gpu_used_bytes=reading.gpu_used_bytes,
         )
         line = json.dumps(asdict(sample), separators=(",", ":")) + "\n"
         with self._lock, self._path.open("a", encoding="utf-8") as stream:
@@ -99,12 +100,3 @@ def read_samples(path: Path, *, warn: Callable[[str], None]) -> tuple[MemorySamp
     except (ValueError, TypeError) as error:
         raise EvidenceError(f"{path}: line {len(samples) + 1} is damaged ({error})") from error
     return tuple(samples)
-
-
-def _drop_torn_line(path: Path) -> None:
-    """Cuts what a killed harness left of its last line, so that the next segment's lines stay readable."""
-    with path.open("a+b") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - 65_536))
-        tail = stream.read()
-        stream.truncate(size - len(tail) + tail.rfind(b"\n") + 1 if tail else 0)

@@ -2,13 +2,14 @@
 
 Pressure on macOS is the kernel's own level. On Linux it is made of PSI, averaged over ten seconds: `critical` when
 all tasks at once stood still for memory in 10 % of the time, `warning` when some task did, else `normal`.
-What a system does not tell is None.
+GPU memory comes from nvidia-smi where it is on PATH. What a system does not tell is None.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ Pressure = Literal["normal", "warning", "critical"]
 PRESSURE_PERCENT = 10.0
 _PSI = re.compile(r"^(some|full) avg10=([0-9]+(?:\.[0-9]+)?) ", re.MULTILINE)
 _VM_STAT_PAGE = re.compile(r"page size of ([0-9]+) bytes")
+_NVIDIA = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+_MIB = re.compile(r"[0-9]{1,9}")
 _PRESSURE_LEVELS: dict[str, Pressure] = {"1": "normal", "2": "warning", "4": "critical"}
 
 
@@ -35,6 +38,8 @@ class Reading:
     """Over the engine's process and all that descend from it."""
 
     available_bytes: int | None
+    gpu_used_bytes: int | None
+    """On all GPUs together, by whichever process."""
 
 
 def read_memory(engine_pid: int | None) -> Reading:
@@ -47,6 +52,7 @@ def read_memory(engine_pid: int | None) -> Reading:
         pressure=linux_pressure(_text("/proc/pressure/memory")),
         engine_rss_bytes=None if engine_pid is None else _linux_rss(engine_pid, page),
         available_bytes=linux_available(_text("/proc/meminfo")),
+        gpu_used_bytes=nvidia_used(_output(*_NVIDIA)) if shutil.which(_NVIDIA[0]) else None,
     )
 
 
@@ -70,6 +76,14 @@ def linux_available(meminfo: str) -> int | None:
     """Bytes that a new program could have, from the text of /proc/meminfo."""
     found = re.search(r"^MemAvailable: +([0-9]+) kB$", meminfo, re.MULTILINE)
     return None if found is None else int(found[1]) * 1024
+
+
+def nvidia_used(csv: str) -> int | None:
+    """Bytes used on all GPUs, from what nvidia-smi prints of `memory.used`, a line of MiB a GPU; None if one tells none."""
+    lines = [line.strip() for line in csv.splitlines() if line.strip()]
+    if not lines or not all(_MIB.fullmatch(line) for line in lines):
+        return None
+    return sum(int(line) for line in lines) * 1_048_576
 
 
 def macos_swapped_in(vm_stat: str) -> int | None:
@@ -104,6 +118,7 @@ def _read_macos(engine_pid: int | None) -> Reading:
         pressure=macos_pressure(_output("sysctl", "-n", "kern.memorystatus_vm_pressure_level")),
         engine_rss_bytes=macos_rss(_output("ps", "-axo", "pid=,rss="), pids) if pids else None,
         available_bytes=macos_available(vm_stat),
+        gpu_used_bytes=None,  # unified memory: what the GPU uses is not told apart
     )
 
 

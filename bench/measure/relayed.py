@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.contracts import SESSION_HEADER, ExchangeSummary, SessionLabel
@@ -9,10 +10,18 @@ from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange import summarise
 from bench.measure.exchange_line import BODY_BYTES, Exchange, encode_line
 from bench.measure.http_wire import RequestHead, end_to_end, write_head
+from bench.measure.refusals import Refusals
 from bench.measure.stream import AnswerReader
 
 _REPLACED = ("authorization", "x-api-key", "api-key", "accept-encoding", "expect", "host", SESSION_HEADER.lower())
 """Headers of the client's that never reach the engine."""
+
+ExchangeHook = Callable[[SessionLabel, int, float], None]
+"""Session, index of the exchange in it, instant on the relay's clock."""
+
+_UNREAD_BYTES = 65_536
+"""How much of a stream may lie unread. Reading waits for the stream's end, since passing it on is more urgent, but the
+whole of a long one would then hold everybody up at once."""
 
 
 class OpenExchange:
@@ -26,17 +35,22 @@ class OpenExchange:
         self.started_at = wall
         self.sent_at = now
         self.first_byte_at: float | None = None
-        self.ended_at: float | None = None
+        self.ended_at = now
         self.status: int | None = None
         self.streamed = False
         self.fault: str | None = None
-        self.ending = False
-        """The client is gone; only its evidence is still to be kept."""
-
+        self.redacted = False
         self.answer = AnswerReader()
         self.response = bytearray()
         self.response_bytes = 0
         self.arrivals: list[tuple[int, float]] = []
+        self._pieces: list[tuple[int, float]] = []
+        self._unread = bytearray()
+
+    @property
+    def counted(self) -> bool:
+        """Whether it asks the model anything."""
+        return self.path != MODELS_PATH
 
     def begin_answer(self, status: int, content_type: str) -> None:
         self.status = status
@@ -45,40 +59,63 @@ class OpenExchange:
     def take(self, piece: bytes, now: float) -> None:
         """The next bytes of the answer's body, which came at `now`."""
         self.response_bytes += len(piece)
-        self.response += piece[: BODY_BYTES - len(self.response)]
-        if self.streamed and self.answer.feed(piece):
-            self.arrivals.append((self.response_bytes, now))
-
-    def end(self, now: float) -> None:
-        """Nothing more comes; reads what had to be whole first."""
-        if self.ended_at is None:
-            self.ended_at = now
+        self.response += piece if self.response_bytes <= BODY_BYTES else piece[: BODY_BYTES - len(self.response)]
         if self.streamed:
-            if self.answer.end():
-                self.arrivals.append((self.response_bytes, self.ended_at))
+            self._pieces.append((self.response_bytes, now))
+            self._unread += piece
+            if len(self._unread) > _UNREAD_BYTES:
+                self.read_up()
+
+    def read_up(self) -> bool:
+        """Reads all of the stream that is there; True when its closing event is."""
+        data = bytes(self._unread)
+        self._unread.clear()
+        self._arrived(self.answer.feed(data))
+        del self._pieces[:-1]
+        return self.answer.complete
+
+    def read_to_end(self) -> None:
+        """Nothing more comes; reads what had to be whole first."""
+        if self.streamed:
+            self.read_up()
+            self._arrived(self.answer.end())
         elif self.status is not None:
             self.answer.read_body(bytes(self.response))
 
+    def _arrived(self, ends: list[int]) -> None:
+        """Notes the pieces with which the events that ended at these bytes were whole."""
+        pieces = iter(self._pieces)
+        reached = self.arrivals[-1][0] if self.arrivals else -1
+        for end in ends:
+            if end > reached:
+                piece = next(piece for piece in pieces if piece[0] >= end)
+                self.arrivals.append(piece)
+                reached = piece[0]
+
 
 class SessionTraffic:
-    """A session's exchanges; each is appended to its evidence file when it ends. Holds one request body, no more."""
+    """A session's exchanges; each is appended to its evidence file when it ends. Holds one request body, no more.
 
-    def __init__(self, label: SessionLabel, path: Path, api_key: str | None, engine_process: int) -> None:
+    `begin` and `engine_head` belong to one thread, `keep` to one thread that may be another.
+    """
+
+    def __init__(self, label: SessionLabel, folder: Path, engine_process: int) -> None:
         self.label = label
-        self.refused = 0
+        self.refusals = Refusals(folder)
         self._engine_process = engine_process
-        self._api_key = api_key
         self._begun = 0
         self._last_request = b""
         self._summaries: dict[int, ExchangeSummary] = {}
-        self._stream = path.open("ab")
+        self._stream = (folder / "exchanges.jsonl").open("ab")
 
     def begin(self, *, method: str, path: str, request: bytes, now: float, wall: float) -> OpenExchange:
         exchange = OpenExchange(index=self._begun, method=method, path=path, request=request, now=now, wall=wall)
         self._begun += 1
         return exchange
 
-    def engine_head(self, head: RequestHead, exchange: OpenExchange, engine: tuple[str, int]) -> bytes:
+    def engine_head(
+        self, head: RequestHead, exchange: OpenExchange, engine: tuple[str, int], api_key: str | None
+    ) -> bytes:
         """The head that goes to the engine: the client's, with our key and our name of the session."""
         headers = [
             ("Host", f"{engine[0]}:{engine[1]}"),
@@ -87,20 +124,15 @@ class SessionTraffic:
             (SESSION_HEADER, self.label.header),
             ("Connection", "close"),
         ]
-        if self._api_key is not None:
-            headers.append(("Authorization", f"Bearer {self._api_key}"))
+        if api_key is not None:
+            headers.append(("Authorization", f"Bearer {api_key}"))
         if head.method != "GET" or exchange.request:
             headers.append(("Content-Length", str(len(exchange.request))))
         return write_head(f"{head.method} {exchange.path} HTTP/1.1", headers)
 
-    def end(self, ended: OpenExchange, now: float) -> None:
+    def keep(self, ended: OpenExchange) -> None:
         """Keeps an exchange that is over. Raises OSError when its line cannot be written."""
-        ended.end(now)
-        response = bytes(ended.response)
-        key = (self._api_key or "").encode()
-        redacted = bool(key) and key in response
-        if redacted:
-            response = response.replace(key, b"*" * len(key))
+        ended.read_to_end()
         exchange = Exchange(
             label=self.label,
             index=ended.index,
@@ -112,24 +144,28 @@ class SessionTraffic:
             started_at=ended.started_at,
             sent_at=ended.sent_at,
             first_byte_at=ended.first_byte_at,
-            ended_at=now if ended.ended_at is None else ended.ended_at,
+            ended_at=ended.ended_at,
             fault=ended.fault,
             request=ended.request,
-            response=response,
+            response=bytes(ended.response),
             response_bytes=ended.response_bytes,
-            redacted=redacted,
+            redacted=ended.redacted,
             arrivals=tuple(ended.arrivals),
         )
         line = encode_line(exchange, before=self._last_request)
         self._last_request = ended.request
-        if ended.path != MODELS_PATH:
+        if ended.counted:
             self._summaries[ended.index] = summarise(exchange, ended.answer)
         self._stream.write(line)
         self._stream.flush()
 
     def summaries(self) -> tuple[ExchangeSummary, ...]:
         """In order of the requests."""
-        return tuple(self._summaries[index] for index in sorted(self._summaries))
+        held = self._summaries.copy()
+        return tuple(held[index] for index in sorted(held))
 
     def close(self) -> None:
-        self._stream.close()
+        try:
+            self.refusals.close()
+        finally:
+            self._stream.close()

@@ -25,6 +25,7 @@ _TIMINGS = (
     "decode_seconds",
     "drafted_tokens",
     "accepted_tokens",
+    "queue_seconds",
     "computed_prompt_tokens",
 )
 
@@ -47,6 +48,7 @@ class Timings:
     ttft: float | None = None
     prefill: float | None = None
     decode: float | None = None
+    queue: float | None = None
     drafted: int | None = None
     accepted: int | None = None
     computed_prompt: int | None = None
@@ -131,7 +133,7 @@ def read_timings(
         value, reason = (None, "the profile names no source") if place is None else _last_value(answer, place)
         if reason is not None or place is None:
             found[name] = None
-            if name != "computed_prompt_tokens":
+            if name not in ("computed_prompt_tokens", "queue_seconds"):
                 doubts.reasons.append(f"{name}: {profile.unavailable.get(name, reason)}")
         elif place.unit == "tokens":
             found[name] = doubts.count(name, value)
@@ -145,6 +147,7 @@ def read_timings(
         ttft=found.get("ttft_seconds"),
         prefill=found.get("prefill_seconds"),
         decode=found.get("decode_seconds"),
+        queue=found.get("queue_seconds"),
         drafted=drafted,
         accepted=believed,
         computed_prompt=_whole(found, "computed_prompt_tokens"),

@@ -10,9 +10,9 @@ _FOLDER_BYTES = 80
 """Socket names end at 104 bytes on macOS, 108 on Linux."""
 
 
-def make_socket_folder() -> Path:
-    """Makes it. Other users may pass through, as a box must, but not list it; the name cannot be guessed."""
-    folder = tempfile.mkdtemp(prefix="runcard-")
+def make_socket_folder(within: Path | None = None) -> Path:
+    """Makes it, below `within` where that is short enough; a box may pass through, nobody can list it or guess its name."""
+    folder = tempfile.mkdtemp(prefix="runcard-", dir=within)
     if len(os.fsencode(folder)) > _FOLDER_BYTES:
         Path(folder).rmdir()
         folder = tempfile.mkdtemp(prefix="runcard-", dir="/tmp")

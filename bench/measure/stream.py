@@ -7,10 +7,11 @@ comments, prompt progress and usage are none.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from bench.measure.sse import SseReader
+from bench.measure.sse import Event, SseReader
 
 _TEXT_LIMIT = 2000
 _VALUE_KEYS = 64
@@ -28,6 +29,8 @@ _RESPONSES_DELTAS = frozenset(
     }
 )
 _MESSAGES_TEXTS = ("text", "thinking", "partial_json")
+_SLOT = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments|thinking|partial_json)": ?"')
+_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))+')
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "message_stop")
 
 
@@ -56,6 +59,8 @@ class AnswerReader:
         self._objects = 0
         self._unreadable = 0
         self._events = SseReader()
+        self._pattern = (b"", b"")
+        self._repeated: bytes | None = None
 
     @property
     def damage(self) -> str | None:
@@ -64,13 +69,18 @@ class AnswerReader:
             return self._events.damage
         return f"{self._unreadable} parts of the answer are not JSON" if self._unreadable else None
 
-    def feed(self, data: bytes) -> bool:
-        """Takes the next bytes of an event stream; True when they completed an event that holds a token."""
+    def feed(self, data: bytes) -> list[int]:
+        """Takes the next bytes of an event stream.
+
+        Returns for each event with a token that they completed how many bytes of the stream there were by then.
+        """
         return self._take_events(self._events.feed(data))
 
-    def end(self) -> bool:
-        """The stream is over; True when an event without a closing empty line held a token."""
-        return self._take_events(self._events.end())
+    def end(self) -> list[int]:
+        """The stream is over; the same of a last event without a closing empty line."""
+        ends = self._take_events(self._events.end())
+        self._take_repeated()
+        return ends
 
     def read_body(self, body: bytes) -> None:
         """Takes a whole plain body; one that is no JSON object is damage."""
@@ -81,19 +91,54 @@ class AnswerReader:
         else:
             self._unreadable += 1
 
-    def _take_events(self, events: list[bytes]) -> bool:
-        token = False
-        for data in events:
-            if data.strip() == b"[DONE]":
-                self.complete = True
-                continue
-            found = _parse(data)
+    def _take_events(self, events: list[Event]) -> list[int]:
+        """Reads events; returns the ends of those with a token.
+
+        Most events of a stream are one that was read but for a text that is empty in neither (`_pattern`: what stands
+        before and behind it). Such an event is JSON again, holds a token again, and says nothing new; parsing it all
+        the same would be most of the relay's work. Its place in the order counts, though: the last of them is read
+        when another event comes.
+        """
+        ends: list[int] = []
+        start, finish = self._pattern
+        for end, data in events:
+            if (
+                start
+                and data.startswith(start)
+                and data.endswith(finish)
+                and _STRING.fullmatch(data, len(start), len(data) - len(finish))
+            ):
+                self._objects += 1
+                self._repeated = data
+                ends.append(end)
+            elif self._take_event(data):
+                ends.append(end)
+                start, finish = self._pattern
+        return ends
+
+    def _take_event(self, data: bytes) -> bool:
+        self._take_repeated()
+        if data.strip() == b"[DONE]":
+            self.complete = True
+            return False
+        found = _parse(data)
+        if not isinstance(found, dict):
+            self._unreadable += 1
+            return False
+        self._take(found)
+        if not has_token(found):
+            return False
+        texts = (_STRING.match(data, slot.end()) for slot in _SLOT.finditer(data))
+        self._pattern = next(((data[: text.start()], data[text.end() :]) for text in texts if text), (b"", b""))
+        return True
+
+    def _take_repeated(self) -> None:
+        if self._repeated is not None:
+            found = _parse(self._repeated)
+            self._repeated = None
+            self._objects -= 1
             if isinstance(found, dict):
                 self._take(found)
-                token = has_token(found) or token
-            else:
-                self._unreadable += 1
-        return token
 
     def _take(self, found: dict[str, Any]) -> None:
         self._objects += 1

@@ -14,9 +14,9 @@ SCHEMA_VERSION = 1
 
 StepKind = Literal["preflight", "bootstrap", "builder", "verify", "reviewer", "replan", "final-reviewer", "session"]
 EntryEvent = Literal["segment-started", "step-started", "step-finished", "segment-ended"]
-RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored"]
+RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored", "ingested"]
 CaseOutcome = Literal["passed", "missed", "error", "not-run"]
-SourceClass = Literal["engine-response", "engine-counter", "relay", "agent", "harness"]
+SourceClass = Literal["engine-response", "engine-counter", "engine-log", "relay", "agent", "harness"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class JournalEntry:
     """JSON data of the step: the plan, the checks, the reviewer's reasons, seconds, tokens."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RequestRecord:
     """One exchange between agent and engine. Instants are seconds of the relay's monotonic clock."""
 
@@ -94,14 +94,60 @@ class RequestRecord:
 
     prefill_seconds: float | None
     decode_seconds: float | None
+    queue_seconds: float | None
     source: SourceClass | None
-    """Where the engine's own timings came from."""
+    """Where the engine's own timings (ttft, prefill, decode, queue) came from."""
+
+    draft_source: SourceClass | None
+    """Where the counts of drafted and accepted tokens came from."""
 
     reason: str | None
     """Why counts or timings are None, reasons joined by `; `; None where nothing is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scrape:
+    """One reading of an engine's metrics page. Instants are seconds of the relay's monotonic clock."""
+
+    engine_process: int
+    asked_at: float
+    answered_at: float
+    values: Mapping[str, float]
+    """Quantity (contracts.Quantity) -> the counter's value in seconds or tokens; absent: not on the page."""
+
+    problem: str | None
+    """Why nothing could be read, or what on the page could not be believed."""
+
+    rounded: bool = False
+    """Every number on the page is written as one that was rounded to six digits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSummary:
+    """What an engine's own log says of one finished request. Seconds and tokens."""
+
+    engine_process: int
+    order: int
+    """0, 1, 2 ... within the process: the order in which the requests ended."""
+
+    line: int
+    """Line of the log, from 1, on which the summary was complete."""
+
+    response_id: str | None
+    prompt_tokens: int | None
+    """Whole prompt, cached part included."""
+
+    cached_tokens: int | None
+    output_tokens: int | None
+    drafted_tokens: int | None
+    accepted_tokens: int | None
+    ttft_seconds: float | None
+    prefill_seconds: float | None
+    decode_seconds: float | None
+    queue_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UsageRecord:
     """What the agent claims for one response, normalised to one meaning."""
 
@@ -120,15 +166,18 @@ class UsageRecord:
     error: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
     """A request and a claim of usage that speak of the same response, or one of them alone and why."""
 
     session: int
     request_index: int | None
     usage_index: int | None
-    how: Literal["response-id", "unmatched"]
+    how: Literal["response-id", "forced-order", "unmatched"]
+    """`forced-order`: the only assignment that keeps the order in which both sides say that the requests ended."""
+
     reason: str | None = None
+    """Why one side stands alone: preflight, unrelated client, retried, aborted, ambiguous ..."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +196,8 @@ class MemorySample:
     pressure: Literal["normal", "warning", "critical"] | None
     engine_rss_bytes: int | None
     available_bytes: int | None
+    gpu_used_bytes: int | None = None
+    """Used on all GPUs together, by whichever process; None: the system does not tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +239,8 @@ class Figure:
     """Why the value is None."""
 
     group: Literal["inference", "session", "token", "check"]
+    scope: str | None = None
+    """None: the whole run; else the part that the figure is about: `role:builder`, `prompt:8k-32k`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +282,9 @@ class SegmentRow:
     ended_at: float | None
     end: str
     seconds: float
+    cache: str | None = None
+    """State of the engine's prefix cache when the segment began, and how that is known: `cold: fresh process, empty
+    disk cache`, `cold: reset`, `salted: ...`, `warm: ...`; None: no engine ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +294,8 @@ class EvidenceFile:
 
     bytes: int
     sha256: str
+    derived: bool = False
+    """Made of the other evidence when the record was written, and can be made again from it."""
 
 
 @dataclass(frozen=True, kw_only=True)

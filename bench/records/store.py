@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BusyError, EvidenceError, UsageError
-from bench.records import schema
+from bench.records import requests_file, schema
 from bench.records.snapshot import write_atomically
 from bench.spec import slug
 
 _LEFT_OUT = {"lock", "record.json"}
+_DERIVED = {requests_file.NAME}
 _FREE_BYTES_NEEDED = 200_000_000
 
 
@@ -126,7 +127,9 @@ def manifest(folder: Path) -> tuple[schema.EvidenceFile, ...]:
             continue
         with place.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        found.append(schema.EvidenceFile(path=name, bytes=place.stat().st_size, sha256=sha256))
+        found.append(
+            schema.EvidenceFile(path=name, bytes=place.stat().st_size, sha256=sha256, derived=name in _DERIVED)
+        )
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bench.records.schema import Figure, SessionRow, TaskRow
+from bench.records.schema import Figure, RequestRecord, SessionRow, TaskRow
 
 Row = TypeVar("Row")
 
@@ -75,6 +75,38 @@ FIGURE: tuple[Column[Figure], ...] = (
     Column(title="source", cell=lambda figure: figure.source),
 )
 
+Scope = tuple[str, Mapping[str, Figure]]
+"""A part of a run, and its figures by id."""
+
+SCOPE_TABLES: Mapping[str, str] = {"role": "By role", "prompt": "By prompt length, in tokens"}
+"""Kind of scope -> heading."""
+
+
+def _figure_column(title: str, figure_id: str) -> Column[Scope]:
+    def cell(row: Scope) -> str:
+        figure = row[1].get(figure_id)
+        return "-" if figure is None else written(figure.value, "" if figure.unit in _COUNTED else figure.unit)
+
+    return Column(title=title, cell=cell, right=True)
+
+
+_COUNTED = frozenset({"requests", "tokens"})
+"""Units that the heading of a narrow column says already."""
+
+SCOPE: tuple[Column[Scope], ...] = (
+    Column(title="part", cell=lambda row: row[0]),
+    _figure_column("requests", "served_requests"),
+    _figure_column("TTFT median", "ttft_median"),
+    _figure_column("TTFT p90", "ttft_p90"),
+    _figure_column("decode", "decode_tps"),
+    _figure_column("after first", "decode_tps_after_first"),
+    _figure_column("cache share", "prompt_cache_share"),
+    _figure_column("max prompt", "max_prompt_tokens"),
+    _figure_column("acceptance", "draft_acceptance"),
+    _figure_column("switch tokens", "session_switch_fresh_tokens"),
+)
+"""A column that no part has a figure for is left out of its table."""
+
 SESSION: tuple[Column[SessionRow], ...] = (
     Column(title="session", cell=lambda row: f"{row.session:03d}"),
     Column(title="role", cell=lambda row: row.role),
@@ -86,6 +118,35 @@ SESSION: tuple[Column[SessionRow], ...] = (
     Column(title="output", cell=lambda row: written(row.output_tokens, ""), right=True),
     Column(title="tools", cell=lambda row: f"{row.tool_calls:,}", right=True),
     Column(title="wall", cell=lambda row: written(row.seconds, "s"), right=True),
+)
+
+
+def _rate(row: RequestRecord) -> str:
+    if row.output_tokens is None or not row.decode_seconds:
+        return "-"
+    return f"{row.output_tokens / row.decode_seconds:,.2f}"
+
+
+def _drafts(row: RequestRecord) -> str:
+    if row.drafted_tokens is None or row.accepted_tokens is None:
+        return "-"
+    return f"{row.accepted_tokens:,}/{row.drafted_tokens:,}"
+
+
+REQUEST: tuple[Column[RequestRecord], ...] = (
+    Column(title="session", cell=lambda row: f"{row.session:03d}"),
+    Column(title="index", cell=lambda row: str(row.index), right=True),
+    Column(title="role", cell=lambda row: row.role),
+    Column(title="task", cell=lambda row: row.task or "-"),
+    Column(title="prompt", cell=lambda row: written(row.prompt_tokens, ""), right=True),
+    Column(title="cached", cell=lambda row: written(row.cached_tokens, ""), right=True),
+    Column(title="output", cell=lambda row: written(row.output_tokens, ""), right=True),
+    Column(title="TTFT", cell=lambda row: written(row.ttft_seconds, "s"), right=True),
+    Column(title="tok/s", cell=_rate, right=True),
+    Column(title="drafts", cell=_drafts, right=True),
+    Column(title="finish", cell=lambda row: row.finish_reason or "-"),
+    Column(title="source", cell=lambda row: row.source or "-"),
+    Column(title="error", cell=lambda row: (row.error or "-")[:60]),
 )
 
 TASK: tuple[Column[TaskRow], ...] = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bench.records.schema import CaseResult, RunRecord
+from bench.records.schema import CaseResult, Figure, RequestRecord, RunRecord
 from bench.report import columns
 from bench.report.columns import Column, Row
 
@@ -15,7 +15,7 @@ from bench.report.columns import Column, Row
 def table(rows: Iterable[Row], shape: Sequence[Column[Row]]) -> str:
     """One table; cells are text already, so nothing is parsed as a number again."""
     return tabulate(
-        [[_plain(column.cell(row)) for column in shape] for row in rows],
+        [[plain(column.cell(row)) for column in shape] for row in rows],
         headers=[column.title for column in shape],
         tablefmt="simple",
         disable_numparse=True,
@@ -27,19 +27,25 @@ def summary(record: RunRecord) -> str:
     """What a run prints at its end: configuration, figures by group, tasks, missed cases, warnings."""
     parts = [_headline(record), _configuration(record)]
     parts += [_figures(record, group, heading) for group, heading in columns.FIGURE_TABLES.items()]
+    parts += [part for kind in columns.SCOPE_TABLES if (part := _scoped(record, kind))]
     if record.tasks:
         parts.append(f"Tasks\n{table(record.tasks, columns.TASK)}")
     if missed := [case for case in record.cases if case.outcome in ("missed", "error")]:
         parts.append("Hidden cases that did not pass\n" + "\n".join(_missed(case) for case in missed))
     if record.warnings or record.deviations:
         notes = [*record.warnings, *record.deviations]
-        parts.append("Notes\n" + "\n".join(f"- {_plain(note)}" for note in notes))
+        parts.append("Notes\n" + "\n".join(f"- {plain(note)}" for note in notes))
     return "\n\n".join(parts)
 
 
 def sessions(record: RunRecord) -> str:
     """Every agent session of the run, one row each."""
     return table(record.sessions, columns.SESSION)
+
+
+def requests(listed: Sequence[RequestRecord]) -> str:
+    """Requests, one row each, those of the preflight (session 000) included."""
+    return table(listed, columns.REQUEST)
 
 
 def cases_line(cases: Sequence[CaseResult]) -> str:
@@ -65,25 +71,36 @@ def _group(cases: Sequence[CaseResult], group: str) -> str:
 
 def _figures(record: RunRecord, group: str, heading: str) -> str:
     """One group of figures; a group of which nothing was measured is one sentence, no table."""
-    rows = [figure for figure in record.figures if figure.group == group]
+    rows = [figure for figure in record.figures if figure.group == group and figure.scope is None]
     if all(figure.value is None for figure in rows):
         reasons = dict.fromkeys(figure.reason for figure in rows if figure.reason)
         return f"{heading}\nnot measured: {'; '.join(reasons) or 'nothing was asked'}"
     return f"{heading}\n{table(rows, columns.FIGURE)}"
 
 
+def _scoped(record: RunRecord, kind: str) -> str:
+    """The parts of one kind beside each other; empty where the record has none."""
+    parts: dict[str, dict[str, Figure]] = {}
+    for figure in record.figures:
+        scope, _, part = (figure.scope or "").partition(":")
+        if scope == kind:
+            parts.setdefault(part, {})[figure.id] = figure
+    shape = [column for column in columns.SCOPE if any(column.cell(row) != "-" for row in parts.items())]
+    return f"{columns.SCOPE_TABLES[kind]}\n{table(parts.items(), shape)}" if parts else ""
+
+
 def _missed(case: CaseResult) -> str:
     """One case with what it saw: outcomes are long, so they stand below each other where they can be compared."""
     lines = [f"{case.id} {case.outcome}: {case.reason or 'no reason given'}"]
     lines += [f"    {name} {text}" for name, text in (("observed", case.observed), ("expected", case.expected)) if text]
-    return "\n".join(_plain(line[:400]) for line in lines)
+    return "\n".join(plain(line[:400]) for line in lines)
 
 
 def _headline(record: RunRecord) -> str:
     kind = "simulated times, not a measurement of any engine" if record.simulated else "measured"
     kind = "scored only, no engine ran" if record.end == "scored" else kind
     valid = "valid" if record.valid else "NOT VALID"
-    reason = f": {_plain(record.reason)}" if record.reason else ""
+    reason = f": {plain(record.reason)}" if record.reason else ""
     return f"{record.run_id}\n{record.end.upper()} ({valid}; {kind}){reason}"
 
 
@@ -110,6 +127,6 @@ def _flat(value: Any) -> str:
     return "-" if value is None else str(value)[:100]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that a terminal cannot be steered by: no control characters, one line."""
     return "".join(char if char.isprintable() else " " for char in text)

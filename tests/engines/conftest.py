@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.engines.engine import Launch, plan_launch
-from bench.engines.profile import LaunchProfile, TimedFigure
+from bench.engines.profile import TIMED, ProfileFile
 from bench.engines.real_model import fetch
 from bench.spec import REPOSITORY
 from bench.yaml_file import load_model
@@ -61,33 +61,36 @@ def write_program(path: Path, code: str) -> Path:
 
 
 @pytest.fixture
-def make_profile(tmp_path) -> Callable[..., LaunchProfile]:
+def make_profile(tmp_path) -> Callable[..., ProfileFile]:
     """Builds a profile whose program is this Python code; it gets the port, the folder and more words as arguments."""
 
     def make(code: str = SERVER, *, words: tuple[str, ...] = (), ready: str = "/health", seconds: float = 20):
         program = write_program(tmp_path / "small-engine", code)
-        unavailable = "".join(f"  {figure}: a test's engine\n" for figure in TimedFigure.__args__)
+        unavailable = "".join(f"  {figure}: a test's engine\n" for figure in TIMED)
         path = tmp_path / "small.yaml"
         path.write_text(
-            f"title: Small engine\nsimulated: true\nmodel: none\n"
-            f"programs:\n  - command: {program}\n    version_args: [--version]\n    version_pattern: 'version: (.+)'\n"
-            f"install: write it\n"
-            f"argv: ['{{port}}', '{{folder}}'{''.join(f', {word}' for word in words)}]\n"
-            f"environment: {{TOLD: 'port {{port}}'}}\n"
+            f"title: Small engine\nsimulated: true\nchecked: run here\n"
+            f"launch:\n  model: none\n"
+            f"  programs:\n    - command: {program}\n      version_args: [--version]\n"
+            f"      version_pattern: 'version: (.+)'\n"
+            f"  install: write it\n"
+            f"  argv: ['{{port}}', '{{folder}}'{''.join(f', {word}' for word in words)}]\n"
+            f"  environment: {{TOLD: 'port {{port}}'}}\n"
+            f"  stop_seconds: 0.5\n"
             f"ready: {{path: {ready}, loading: [503], seconds: {seconds}}}\n"
-            f"stop_seconds: 0.5\n"
             f"context_window: {{path: /v1/models, key: data.0.meta.n_ctx}}\n"
+            f"granted: {{words: {{log: 'told: (.+)'}}}}\n"
             f"unavailable:\n{unavailable}",
             encoding="utf-8",
         )
-        return load_model(path, LaunchProfile)
+        return load_model(path, ProfileFile)
 
     return make
 
 
 @pytest.fixture
-def plan(tmp_path) -> Callable[[LaunchProfile], Launch]:
-    def make(profile: LaunchProfile) -> Launch:
+def plan(tmp_path) -> Callable[[ProfileFile], Launch]:
+    def make(profile: ProfileFile) -> Launch:
         return plan_launch(
             profile,
             name="small",
@@ -130,6 +133,64 @@ def squatter() -> Iterator[Callable[[int], None]]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """Starts a server that answers `METHOD /path` as told.
+
+    A list of (status, body) is answered in turn, the last one from then on; the body `None` breaks the connection.
+    `key`: what it wants as Authorization.
+    """
+    import http.server
+    import threading
+
+    running: list[tuple[http.server.HTTPServer, threading.Thread]] = []
+
+    def start(routes: dict[str, list[tuple[int, str | None]]], *, key: str | None = None, port: int = 0) -> str:
+        left = {call: list(answers) for call, answers in routes.items()}
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                answers = left.get(f"{self.command} {self.path}", [(404, "{}")])
+                status, body = answers.pop(0) if len(answers) > 1 else answers[0]
+                if key is not None and self.headers.get("Authorization") != f"Bearer {key}":
+                    status, body = 401, '{"error": "no"}'
+                if body is None:
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body.encode())))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            do_GET = do_POST = do_DELETE = answer  # noqa: N815  the base class's names
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        running.append((server, thread))
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def recorded(place: str) -> str:
+    """A piece of what a real engine said: `llama-server-b10068/models.json`."""
+    return (REPOSITORY / "fixtures" / "recordings" / place).read_text(encoding="utf-8")
+
+
+@pytest.fixture(name="recorded")
+def recorded_fixture() -> Callable[[str], str]:
+    return recorded
 
 
 @pytest.fixture(scope="session")

@@ -54,6 +54,8 @@ def test_a_good_engine_is_loading_then_ready_then_seen_dead(make_profile, plan):
     try:
         assert engine.dead() is None
         assert engine.context_window == 4096
+        assert engine.granted == {"words": f"port {engine.port}"}
+        assert set(engine.not_known) == {"model_sha256"}
         assert engine.ready_seconds >= 0.3
         pid = engine.pid
         assert is_running(pid)
@@ -104,10 +106,10 @@ HARNESS = """
 import sys, time
 from pathlib import Path
 from bench.engines.engine import plan_launch, start
-from bench.engines.profile import LaunchProfile
+from bench.engines.profile import ProfileFile
 from bench.yaml_file import load_model
 
-profile = load_model(Path(sys.argv[1]), LaunchProfile)
+profile = load_model(Path(sys.argv[1]), ProfileFile)
 values = {"model": "m", "model_file": "", "script": ""}
 planned = plan_launch(profile, name="small", values=values, args=(), model_sha256=None, folder=Path(sys.argv[2]))
 engine = start(planned, profile, progress=print)
@@ -227,7 +229,13 @@ def test_an_interrupt_while_waiting_leaves_nothing(make_profile, plan):
 
 def test_a_missing_program_says_what_was_looked_for_and_how_it_would_run(make_profile, plan):
     profile = make_profile()
-    gone = profile.model_copy(update={"programs": [profile.programs[0].model_copy(update={"command": "no-such-one"})]})
+    gone = profile.model_copy(
+        update={
+            "launch": profile.launch.model_copy(
+                update={"programs": [profile.launch.programs[0].model_copy(update={"command": "no-such-one"})]}
+            )
+        }
+    )
     with pytest.raises(MissingPartError) as caught:
         plan(gone)
     assert "looked for `no-such-one` on PATH" in str(caught.value)
@@ -239,7 +247,7 @@ def test_unknown_engine_script_and_model_file_are_refused_before_a_start(tmp_pat
     def attempt(**spec):
         launch(EngineSpec(**spec), workload_id="prefix-cache", folder=tmp_path / "engine", progress=nothing)
 
-    with pytest.raises(UsageError, match="unknown engine 'nope'; there are: embedded, llama-server"):
+    with pytest.raises(UsageError, match="unknown engine 'nope'; there are: embedded, llama-server, lm-studio"):
         attempt(name="nope", model="")
     with pytest.raises(UsageError, match=r"unknown script '\.\./sound' for workload 'prefix-cache'; there are:"):
         attempt(name="embedded", model="../sound")
@@ -250,6 +258,8 @@ def test_unknown_engine_script_and_model_file_are_refused_before_a_start(tmp_pat
         attempt(name="llama-server", model="m", model_file=tmp_path / "text.gguf")
     with pytest.raises(UsageError, match="'--port=1' is set by the harness itself"):
         attempt(name="llama-server", model="m", args=("--port=1",))
+    with pytest.raises(UsageError, match="LM Studio is not started by this program"):
+        attempt(name="lm-studio", model="m")
     assert not (tmp_path / "engine").exists()
 
 

@@ -9,7 +9,10 @@ import re
 import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from bench.engines.attached import attach
+from bench.engines.cache_state import prove_cold
 from bench.engines.engine import launch
 from bench.engines.profile import value_at
 from bench.engines.served_model import engine_spec
@@ -57,6 +60,8 @@ def test_the_handle_says_what_was_launched(engine, real_model):
     assert re.match(r"(llama-server|xllamacpp) \S+", engine.version)
     assert str(real_model) in engine.argv
     assert len(engine.binary_sha256) == 64
+    assert engine.granted["slots"] == "1"
+    assert engine.not_known == {}
 
 
 def test_a_stream_ends_with_usage_and_the_timings_that_the_profile_names(engine):
@@ -85,6 +90,43 @@ def test_an_identical_prompt_is_cached_but_for_one_token(engine):
     again = ask(engine, messages=messages, max_tokens=2).json()
     assert again["timings"]["prompt_n"] == 1
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == again["usage"]["prompt_tokens"] - 1
+
+
+def counters_of(engine):
+    page = engine.profile.metrics
+    text = httpx.get(f"http://{engine.host}:{engine.port}{page.path}").text
+    samples = {sample.name: sample.value for one in text_string_to_metric_families(text) for sample in one.samples}
+    return {quantity: samples.get(series.names[0], 0.0) for quantity, series in page.series.items()}
+
+
+def test_counters_and_log_tell_what_the_answer_reports(engine):
+    before, logged = counters_of(engine), engine.log.stat().st_size
+    last = ask(engine, messages=[{"role": "user", "content": "Name five birds that can swim."}], max_tokens=8).json()
+    after, figures = counters_of(engine), figures_of(engine, last)
+    moved = {quantity: after[quantity] - before[quantity] for quantity in after}
+    assert moved["computed_prompt_tokens"] == figures["computed_prompt_tokens"]
+    assert moved["output_tokens"] == last["usage"]["completion_tokens"]
+    for quantity in ("ttft_seconds", "prefill_seconds", "decode_seconds"):
+        assert math.isclose(moved[quantity], figures[quantity], abs_tol=0.002)
+    found = {}
+    for line in engine.log.read_text(errors="replace")[logged:].splitlines():
+        for pattern in engine.profile.log_summary.lines:
+            found |= match.groupdict() if (match := re.search(pattern, line)) else {}
+    assert int(found["prompt_tokens"]) == last["usage"]["prompt_tokens"]
+    assert int(found["cached_tokens"]) == last["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert int(found["output_tokens"]) == last["usage"]["completion_tokens"]
+    assert math.isclose(float(found["decode_ms"]) / 1e3, figures["decode_seconds"], abs_tol=1e-4)
+
+
+def test_it_can_be_attached_and_salted(engine):
+    url = f"http://{engine.host}:{engine.port}/v1"
+    attached = attach(url, profile_name="llama-server", model=None, api_key=None, progress=lambda _: None)
+    assert (attached.model, attached.context_window) == (engine.model, engine.context_window)
+    assert attached.granted["slots"] == "1"
+    assert "version" not in attached.not_known
+    state = prove_cold(attached, segment=1, earlier_salt=None, progress=lambda _: None)
+    assert state.kind == "salted"
+    assert str(prove_cold(engine, segment=1, earlier_salt=None, progress=lambda _: None)).startswith("cold: a fresh")
 
 
 def test_a_prompt_over_the_window_is_known_as_a_context_error(engine):

@@ -9,13 +9,13 @@ from importlib import metadata
 
 import pytest
 
-from bench.engines.profile import Program
+from bench.engines.profile_parts import Program
 from bench.engines.program import find_program, sha256_of
 from bench.errors import MissingPartError
 
 
 def with_programs(profile, *programs):
-    return profile.model_copy(update={"programs": list(programs)})
+    return profile.launch.model_copy(update={"programs": list(programs)})
 
 
 def write(path, text):
@@ -32,7 +32,7 @@ def test_a_command_on_path_is_preferred_and_named_in_the_version(make_profile, t
         Program(command="some-server", version_args=["--version"], version_pattern="version: (.+)"),
         Program(module="bench.engines.llama_launcher", distribution="pytest"),
     )
-    found = find_program(profile, by_hand=())
+    found = find_program(profile, title="Small engine", by_hand=())
     assert found.argv == (str(place),)
     assert found.version == "some-server 7 (abc)"
     assert found.binary_sha256 == hashlib.sha256(place.read_bytes()).hexdigest()
@@ -45,7 +45,7 @@ def test_a_module_steps_in_where_no_command_is(make_profile):
         Program(module="no.such.module", distribution="no-such-distribution"),
         Program(module="bench.engines.llama_launcher", distribution="pytest", binary="pytest/__init__.py"),
     )
-    found = find_program(profile, by_hand=())
+    found = find_program(profile, title="Small engine", by_hand=())
     assert found.argv == (sys.executable, "-P", "-m", "bench.engines.llama_launcher")
     assert found.version == f"pytest {metadata.version('pytest')} (bench.engines.llama_launcher)"
     assert found.binary_sha256 == sha256_of(metadata.distribution("pytest").locate_file("pytest/__init__.py"))
@@ -58,7 +58,7 @@ def test_where_none_is_there_the_message_names_all_and_says_how_to_get_one(make_
         Program(module="no.such.module", distribution="no-such-distribution"),
     )
     with pytest.raises(MissingPartError) as caught:
-        find_program(profile, by_hand=("-m", "file"))
+        find_program(profile, title="Small engine", by_hand=("-m", "file"))
     assert str(caught.value) == (
         "Small engine is not installed: looked for `no-such-server` on PATH and "
         "the Python distribution 'no-such-distribution'.\n"
@@ -77,7 +77,7 @@ def test_where_none_is_there_the_message_names_all_and_says_how_to_get_one(make_
 )
 def test_a_program_that_cannot_tell_its_version_is_still_found(make_profile, tmp_path, text, version):
     place = write(tmp_path / "odd", text)
-    found = find_program(with_programs(make_profile(), Program(command=str(place))), by_hand=())
+    found = find_program(with_programs(make_profile(), Program(command=str(place))), title="Small engine", by_hand=())
     assert found.version == f"{place} {version}"
 
 

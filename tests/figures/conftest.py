@@ -38,6 +38,7 @@ def request_of() -> Callable[..., RequestRecord]:
             "sent_at": 0.0,
             "ended_at": 1.0,
             "source": "engine-response",
+            "draft_source": "engine-response",
         }
         return RequestRecord(**{**values, **changes})
 
@@ -83,6 +84,6 @@ def figures(profile: EngineProfile, segment_of: Callable[..., SegmentRow]) -> Ca
 
     def run(**parts: object) -> dict[str, Figure]:
         evidence = Evidence(**{"profile": profile, "segments": (segment_of(1, 0.0, 60.0),), **parts})
-        return {figure.id: figure for figure in compute(evidence)}
+        return {figure.id: figure for figure in compute(evidence) if figure.scope is None}
 
     return run

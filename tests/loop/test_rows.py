@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.loop.perform import drive
@@ -31,6 +33,19 @@ def test_segments(journal):
     assert one.ended_at is None
     assert two.ended_at == two.started_at + two.seconds
     assert sum(row.seconds for row in (one, two, three)) < 100, "the time between segments does not count"
+
+
+def test_a_segment_says_how_the_cache_was_when_it_began(journal):
+    assert [row.cache for row in segment_rows(journal)] == [None, None, None]
+    begun = [
+        replace(entry, detail={**entry.detail, "cache": f"cold: launch {entry.seq}"})
+        if entry.event == "segment-started"
+        else entry
+        for entry in journal
+    ]
+    assert [row.cache.partition(" launch")[0] for row in segment_rows(begun)] == ["cold:"] * 3
+    odd = [replace(entry, detail={**entry.detail, "cache": 7}) for entry in journal[:1]]
+    assert segment_rows(odd)[0].cache is None
 
 
 def test_sessions(journal):

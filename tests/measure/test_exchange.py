@@ -99,6 +99,34 @@ def test_a_resent_history_is_kept_once(tmp_path):
     assert len(second) < 1000 < len(first)
 
 
+def test_a_request_is_kept_as_what_stands_between_what_is_known(tmp_path):
+    """Agents write their tools behind the history: both ends repeat."""
+    tools = bytes(range(256)) * 400
+    before, request = b"one" + tools, b"one, two" + tools
+    line = encode_line(exchange(request=request), before=before)
+    assert len(line) < 1000
+    assert decode_line(line, before=before).request == request
+    for wrong in ([4, len(tools)], [-1, len(tools)], [0, len(before) + 1]):
+        damaged = json.dumps({**json.loads(line), "request_shared": wrong}).encode()
+        with pytest.raises(ValueError, match="shares with"):
+            decode_line(damaged, before=before)
+
+
+def test_the_older_format_is_still_read_and_a_newer_one_refused():
+    def packed(data):
+        return base64.b64encode(zlib.compress(data)).decode()
+
+    one = exchange(request=b"abcd", response=b"answer", response_bytes=6, arrivals=((3, 100.000001), (6, 100.000003)))
+    line = json.loads(encode_line(one, before=b""))
+    for name in ("packed", "parts"):
+        del line[name]
+    parts = {"arrivals": packed(b"[3,1,3,2]"), "request_rest": packed(b"cd"), "response": packed(b"answer")}
+    older = {**line, "format": 1, "request_shared": 2, **parts}
+    assert decode_line(json.dumps(older).encode(), before=b"abx") == one
+    with pytest.raises(ValueError, match="not a line of format 1 or 2"):
+        decode_line(json.dumps({**line, "format": 3}).encode(), before=b"")
+
+
 def test_torn_and_damaged_lines(tmp_path):
     path = tmp_path / "exchanges.jsonl"
     assert read_exchanges(path, warn=pytest.fail) == ()
@@ -115,7 +143,7 @@ def test_torn_and_damaged_lines(tmp_path):
 
 def test_a_line_that_unpacks_to_a_giant_is_refused():
     line = json.loads(encode_line(exchange(), before=b""))
-    line["response"] = base64.b64encode(zlib.compress(bytes(200_000_000))).decode()
+    line["packed"] = base64.b64encode(zlib.compress(bytes(200_000_000))).decode()
     with pytest.raises(ValueError, match="too long"):
         decode_line(json.dumps(line).encode(), before=b"")
 

@@ -54,6 +54,32 @@ def test_macos_texts():
     assert reading.macos_rss("  10  100\n  11  50\n 12 7\nx\n", {10, 12}) == 107 * 1024
 
 
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("1024\n", 1024 * 2**20),
+        (" 300\n24\n\n", 324 * 2**20),
+        ("300\n[N/A]\n", None),
+        ("No devices were found\n", None),
+        ("-3\n", None),
+        ("", None),
+    ],
+)
+def test_gpu_memory(text, used):
+    assert reading.nvidia_used(text) == used
+
+
+def test_nvidia_smi_is_asked_where_it_is(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\n[ "$1" = --query-gpu=memory.used ] && echo 512\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    if sys.platform == "linux":
+        assert reading.read_memory(None).gpu_used_bytes == 512 * 2**20
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert reading.read_memory(None).gpu_used_bytes is None
+
+
 @pytest.mark.parametrize("text", ["", "nonsense\n", "pswpin x\n", "page size of x bytes\nSwapins: 3."])
 def test_what_a_system_does_not_tell_is_none(text):
     assert reading.linux_swapped_in(text, 4096) is None

@@ -14,18 +14,21 @@ from bench.measure.sse import SseReader
 from bench.measure.stream import AnswerReader, body_error_text, error_text, has_token
 
 
-def naive_events(data: bytes) -> list[bytes]:
+def naive_events(data: bytes) -> list[tuple[int, bytes]]:
     """The same cut of a whole stream, written the long way."""
-    found: list[bytes] = []
+    found: list[tuple[int, bytes]] = []
     held: list[bytes] = []
-    for line in re.split(rb"\r\n|\n|\r", data.removeprefix(b"\xef\xbb\xbf")):
-        if not line:
-            if held:
-                found.append(b"\n".join(held))
+    at = 0
+    for text, end in re.findall(rb"([^\r\n]*)(\r\n|\n|\r|$)", data):
+        line = text.removeprefix(b"\xef\xbb\xbf") if at == 0 else text
+        # A CR ends a line as soon as it is there; an LF behind it is the next piece's.
+        at += len(text) + len(end)
+        if not line and held:
+            found.append((at - (end == b"\r\n"), b"\n".join(held)))
             held = []
         elif line.partition(b":")[0] == b"data":
             held.append(line.partition(b":")[2].removeprefix(b" "))
-    return [*found, b"\n".join(held)] if held else found
+    return [*found, (len(data), b"\n".join(held))] if held else found
 
 
 LINES = st.lists(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench.records.schema import RequestRecord
 from bench.report import tables
 from bench.report.columns import written
 
@@ -52,3 +53,76 @@ def test_a_measured_record_does_not_say_simulated(small_record):
 
 def test_sessions_are_listed(small_record):
     assert "engine-error (memory)" in tables.sessions(small_record)
+
+
+def test_parts_stand_beside_each_other_below_the_totals(small_record):
+    def part(name, scope, value, unit):
+        return replace(small_record.figures[0], id=name, scope=scope, value=value, unit=unit, group="token")
+
+    record = replace(
+        small_record,
+        figures=(
+            *small_record.figures,
+            part("served_requests", "role:builder", 1_200, "requests"),
+            part("ttft_median", "role:builder", 2.5, "s"),
+            part("served_requests", "role:reviewer", 3, "requests"),
+            part("ttft_median", "role:reviewer", None, "s"),
+            part("served_requests", "prompt:2k-8k", 7, "requests"),
+        ),
+    )
+    text = tables.summary(record)
+    by_role = text.split("By role\n")[1].split("\n\n")[0].splitlines()
+    assert by_role[0].split("  ")[0] == "part"
+    assert "TTFT median" in by_role[0]
+    assert "acceptance" not in by_role[0]
+    assert by_role[2].split() == ["builder", "1,200", "2.500", "s"]
+    assert by_role[3].split() == ["reviewer", "3", "-"]
+    assert "By prompt length, in tokens\npart      requests\n------  ----------\n2k-8k            7" in text
+    assert text.index("TTFT") < text.index("By role")
+    assert "served_requests" not in text
+
+
+def test_a_record_without_parts_has_no_table_of_them(small_record):
+    assert "By role" not in tables.summary(small_record)
+
+
+def test_requests_are_listed_one_row_each():
+    one = RequestRecord(
+        **{
+            **dict.fromkeys(RequestRecord.__dataclass_fields__),
+            "session": 7,
+            "index": 2,
+            "role": "builder",
+            "task": "T003",
+            "prompt_tokens": 113_626,
+            "cached_tokens": 0,
+            "output_tokens": 80,
+            "ttft_seconds": 19.18,
+            "decode_seconds": 2.0,
+            "drafted_tokens": 40,
+            "accepted_tokens": 30,
+            "finish_reason": "stop",
+            "source": "engine-log",
+        }
+    )
+    failed = replace(one, index=3, error="HTTP 400\x1b[31m" + "x" * 100, decode_seconds=None, drafted_tokens=None)
+    _, _, first, second = tables.requests([one, failed]).splitlines()
+    assert first.split() == [
+        "007",
+        "2",
+        "builder",
+        "T003",
+        "113,626",
+        "0",
+        "80",
+        "19.180",
+        "s",
+        "40.00",
+        "30/40",
+        "stop",
+        "engine-log",
+        "-",
+    ]
+    assert second.split()[9:11] == ["-", "-"]
+    assert "\x1b" not in second
+    assert len(second) < 200

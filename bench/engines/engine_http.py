@@ -1,0 +1,63 @@
+"""One question to an engine over HTTP, with its key where it has one. The key is never shown, not even by `repr`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_BODY_BYTES = 4_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One HTTP answer; `status` None: nothing answered."""
+
+    status: int | None
+    body: bytes = b""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """The parsed body; None where it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+class Endpoint:
+    """Where an engine answers: host, port and, unseen, its key."""
+
+    def __init__(self, host: str, port: int, *, api_key: str | None = None) -> None:
+        self.host = host
+        self.port = port
+        self._api_key = api_key
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.host}:{self.port}, {'with' if self._api_key else 'without'} a key)"
+
+    @property
+    def has_key(self) -> bool:
+        return self._api_key is not None
+
+    def ask(self, method: str, path: str, body: object = None, *, seconds: float = 5.0) -> Answer:
+        """One request over a connection of its own; `body` is sent as JSON. What does not answer gives status None."""
+        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        try:
+            connection.request(method, path, content, headers)
+            response = connection.getresponse()
+            return Answer(status=response.status, body=response.read(_MAX_BODY_BYTES))
+        except (OSError, http.client.HTTPException):
+            # Refused, reset or half an answer: a server that is starting does all of these.
+            return Answer(status=None)
+        finally:
+            connection.close()
