@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.contracts import EngineProfile
+from bench.engine_profile import EngineProfile
 from bench.engines.profile import list_profiles, read_profile
 from bench.errors import UsageError
 from bench.figures import ingested_folder as places

@@ -17,7 +17,6 @@ from bench.contracts import (
     Box,
     BoxedProcess,
     BoxPlan,
-    EngineProfile,
     ExchangeSummary,
     Progress,
     ProgressSink,
@@ -25,6 +24,7 @@ from bench.contracts import (
     SessionRequest,
     SessionResult,
 )
+from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.records.schema import UsageRecord
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.agents.adapters import AgentEvents
-from bench.contracts import EngineProfile, ExchangeSummary, Outcome
+from bench.contracts import ExchangeSummary, Outcome
+from bench.engine_profile import EngineProfile
 
 CutBy = Literal["seconds", "requests", "output-tokens", "disk", "engine-dead", "asked"]
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from bench.contracts import CacheReset, EngineProfile, Progress, ProgressSink
+from bench.contracts import Progress, ProgressSink
+from bench.engine_profile import CacheReset, EngineProfile
 from bench.engines.engine_http import Answer
 from bench.engines.profile import value_at
 

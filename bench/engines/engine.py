@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.contracts import EngineProfile, Progress, ProgressSink
+from bench.contracts import Progress, ProgressSink
+from bench.engine_profile import EngineProfile
 from bench.engines.engine_http import Answer, Endpoint
 from bench.engines.supervised import Supervised
 from bench.errors import EngineStartError

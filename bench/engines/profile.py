@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bench.contracts import EngineProfile
+from bench.engine_profile import EngineProfile
 from bench.engines.profile_parts import (
     FieldPlace,
     Mark,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from bench.contracts import CacheReset, LogSummary, MetricSeries, MetricsPage, Quantity, ResponseField, Unit
+from bench.engine_profile import CacheReset, LogSummary, MetricSeries, MetricsPage, Quantity, ResponseField, Unit
 
 QUANTITIES: tuple[str, ...] = get_args(Quantity)
 

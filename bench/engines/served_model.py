@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.engines.embedded.script_file import load_script
 from bench.engines.profile import launch_part, read_profile
 from bench.engines.program import sha256_of
 from bench.errors import FileFormatError, UsageError
@@ -42,7 +43,7 @@ def engine_spec(
     if kind in ("name", "none"):
         return EngineSpec(name=engine, model=model or engine, args=args)
     name = model or default_model(engine, workload_id)
-    script_folder(name, workload_id)
+    load_script(script_folder(name, workload_id))
     return EngineSpec(name=engine, model=name, args=args)
 
 

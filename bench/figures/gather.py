@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench.contracts import EngineProfile
+from bench.engine_profile import EngineProfile
 from bench.measure.exchange import iterate_exchanges, request_record
 from bench.records.schema import RequestRecord
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import fsum
 from typing import Literal
 
-from bench.contracts import Quantity
+from bench.engine_profile import Quantity
 from bench.figures.measured import Formula, Formulas, Measured, absent, joined, no_relay, percentile_of
 from bench.figures.one_source import OneSource
 from bench.figures.run_evidence import Evidence

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.agents.kept_sessions import KeptSession, session_files
-from bench.contracts import EngineProfile
+from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.figures.compute import compute
 from bench.figures.ingested_rows import SessionSheet, rows_of_journal, rows_of_sessions

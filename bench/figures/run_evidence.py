@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from bench.contracts import CheckLine, EngineProfile
+from bench.contracts import CheckLine
+from bench.engine_profile import EngineProfile
 from bench.figures.one_source import OneSource, most_common, of_one_source
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.matching import ClaimMatching, match_claims

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bench.agents.adapters import Adapter, AgentEvents
 from bench.agents.agent import EVENTS_FILE, read_session
-from bench.contracts import CheckLine, EngineProfile
+from bench.contracts import CheckLine
+from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.figures.gather import gather_requests
 from bench.figures.run_evidence import Evidence

@@ -19,8 +19,14 @@ def _run_elapsed(evidence: Evidence) -> Measured:
     return Measured(
         value=fsum(segment.seconds for segment in evidence.segments),
         n=len(evidence.segments),
-        includes="waits after engine errors included, time spent blocked excluded",
+        includes=joined("waits after engine errors included, time spent blocked excluded", _cut(evidence)),
     )
+
+
+def _cut(evidence: Evidence) -> str | None:
+    """Of a segment that died with the harness nobody wrote down the end."""
+    cut = [str(segment.segment) for segment in evidence.segments if segment.ended_at is None]
+    return f"segment {', '.join(cut)} was cut and counts to the last thing that was written" if cut else None
 
 
 def _agent_sessions(role: Role | None) -> Formula:

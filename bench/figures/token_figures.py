@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bench.figures.measured import Formula, Formulas, Measured, absent, missing, total
+from bench.figures.measured import Formula, Formulas, Measured, absent, joined, missing, total
 from bench.figures.run_evidence import Evidence
 from bench.figures.session_figures import NO_RUN
 from bench.records.schema import RequestRecord
@@ -27,9 +27,19 @@ def _prompt_cache_share(evidence: Evidence) -> Measured:
     prompt = sum(whole for _, whole in known)
     if not prompt:
         return absent(_nothing_served(evidence, "cached tokens"), len(known))
-    includes = missing(len(evidence.served) - len(known), evidence.served, "requests")
+    includes = joined(missing(len(evidence.served) - len(known), evidence.served, "requests"), _preflight(evidence))
     share = sum(cached for cached, _ in known) / prompt
     return Measured(value=share, n=len(known), includes=includes, source=evidence.counted_by)
+
+
+def _preflight(evidence: Evidence) -> str | None:
+    """The harness's own first question may have left something in the cache; only a launch's first request can find it."""
+    asked = {one.engine_process: one.prompt_tokens or 0 for one in evidence.requests if one.session == 0}
+    first: dict[int, RequestRecord] = {}
+    for one in sorted(evidence.served, key=lambda one: one.sent_at):
+        first.setdefault(one.engine_process, one)
+    found = [min(one.cached_tokens or 0, asked.get(process, 0)) for process, one in first.items()]
+    return f"up to {sum(found)} cached tokens may come from the preflight" if any(found) else None
 
 
 def _session_switch(kind: Literal["tokens", "share"]) -> Formula:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
-from bench.contracts import EngineProfile, MetricsPage
+from bench.engine_profile import EngineProfile, MetricsPage
 from bench.measure.counters import ROUNDED_DIGITS
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.taken_figures import TIMINGS, Offer, lacking, take

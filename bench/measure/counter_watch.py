@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.contracts import EngineProfile, SessionLabel
+from bench.contracts import SessionLabel
+from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError, HarnessError
 from bench.measure.counters import PageError, kept_lines
 from bench.measure.line_file import drop_torn_line

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bench.contracts import MetricSeries, MetricsPage, Quantity, Unit
+from bench.engine_profile import MetricSeries, MetricsPage, Quantity, Unit
 
 PAGE_BYTES = 16_777_216
 """A larger page is not read."""

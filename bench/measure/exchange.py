@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench.contracts import EngineProfile, ExchangeSummary
+from bench.contracts import ExchangeSummary
+from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange_line import Exchange, decode_line

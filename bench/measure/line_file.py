@@ -9,9 +9,15 @@ _TAIL_BYTES = 65_536
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cuts what follows the last line end; makes the file where there is none. Raises OSError."""
+    """Cuts what follows the last line end, however long; makes the file where there is none. Raises OSError."""
     with path.open("a+b") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - _TAIL_BYTES))
-        tail = stream.read()
-        stream.truncate(size - len(tail) + tail.rfind(b"\n") + 1 if tail else 0)
+        end = stream.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _TAIL_BYTES)
+            stream.seek(start)
+            place = stream.read(end - start).rfind(b"\n")
+            if place >= 0:
+                stream.truncate(start + place + 1)
+                return
+            end = start
+        stream.truncate(0)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench.contracts import LogSummary
+from bench.engine_profile import LogSummary
 from bench.errors import EvidenceError
 from bench.measure.summary_values import known_groups, summary_of
 from bench.records.schema import EngineSummary

@@ -10,6 +10,7 @@ from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange import summarise
 from bench.measure.exchange_line import BODY_BYTES, Exchange, encode_line
 from bench.measure.http_wire import RequestHead, end_to_end, write_head
+from bench.measure.line_file import drop_torn_line
 from bench.measure.refusals import Refusals
 from bench.measure.stream import AnswerReader
 
@@ -106,6 +107,7 @@ class SessionTraffic:
         self._begun = 0
         self._last_request = b""
         self._summaries: dict[int, ExchangeSummary] = {}
+        drop_torn_line(folder / "exchanges.jsonl")  # of the preflight, whose file every segment goes on with
         self._stream = (folder / "exchanges.jsonl").open("ab")
 
     def begin(self, *, method: str, path: str, request: bytes, now: float, wall: float) -> OpenExchange:

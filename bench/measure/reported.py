@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.contracts import EngineProfile, ResponseField
+from bench.engine_profile import EngineProfile, ResponseField
 from bench.measure.stream import AnswerReader
 
 MOST_TOKENS = 100_000_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.contracts import MetricsPage, Quantity
+from bench.engine_profile import MetricsPage, Quantity
 from bench.errors import EvidenceError
 from bench.measure.counters import may_be_rounded, read_page
 from bench.records.schema import Scrape

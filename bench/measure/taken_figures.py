@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bench.contracts import EngineProfile
+from bench.engine_profile import EngineProfile
 from bench.measure.reported import MOST_SECONDS, MOST_TOKENS, MOST_TOKENS_A_SECOND
 from bench.records.schema import RequestRecord
 

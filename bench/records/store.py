@@ -9,9 +9,8 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from bench.errors import BusyError, EvidenceError, UsageError
 from bench.records import requests_file, schema
@@ -148,35 +147,22 @@ def read_record(folder: Path) -> schema.RunRecord:
         data = json.loads(place.read_bytes())
     except FileNotFoundError:
         raise EvidenceError(f"{folder.name}: no record yet; finish the run with --resume {folder.name}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise EvidenceError(f"{place}: the record cannot be read ({error})") from error
     if not isinstance(data, dict) or data.get("schema_version") != schema.SCHEMA_VERSION:
         found = data.get("schema_version") if isinstance(data, dict) else None
         raise EvidenceError(f"{place}: format {found} is not format {schema.SCHEMA_VERSION}, which this version reads")
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        return _record(data)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise EvidenceError(f"{place}: not a record of format {schema.SCHEMA_VERSION} ({error})") from error
-
-
-_PARTS = {
-    "segments": schema.SegmentRow,
-    "sessions": schema.SessionRow,
-    "tasks": schema.TaskRow,
-    "cases": schema.CaseResult,
-    "figures": schema.Figure,
-    "evidence": schema.EvidenceFile,
-}
-
-
-def _record(data: dict[str, Any]) -> schema.RunRecord:
-    known = {field.name for field in fields(schema.RunRecord)}
-    values: dict[str, Any] = {key: value for key, value in data.items() if key in known}
-    for key, kind in _PARTS.items():
-        values[key] = tuple(kind(**row) for row in data[key])
-    values["warnings"] = tuple(data["warnings"])
-    values["deviations"] = tuple(data["deviations"])
-    return schema.RunRecord(**values)
+        record: schema.RunRecord = TypeAdapter(schema.RunRecord).validate_json(json.dumps(data))
+    except (ValidationError, ValueError, RecursionError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+        where = ".".join(str(part) for part in first["loc"]) or "file"
+        raise EvidenceError(
+            f"{place}: not a record of format {schema.SCHEMA_VERSION} ({where}: {first['msg']})"
+        ) from error
+    return record
 
 
 def run_name(date: str, *parts: str) -> str:

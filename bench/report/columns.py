@@ -60,8 +60,6 @@ def _size(count: float) -> str:
 
 
 def _value(figure: Figure) -> str:
-    if figure.value is None:
-        return f"not measured: {figure.reason}"
     if figure.group == "check" and figure.n is not None:
         return f"{figure.value:,} of {figure.n:,} {figure.unit}"  # a check says little without how many there are
     return written(figure.value, figure.unit)

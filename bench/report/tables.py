@@ -75,7 +75,24 @@ def _figures(record: RunRecord, group: str, heading: str) -> str:
     if all(figure.value is None for figure in rows):
         reasons = dict.fromkeys(figure.reason for figure in rows if figure.reason)
         return f"{heading}\nnot measured: {'; '.join(reasons) or 'nothing was asked'}"
-    return f"{heading}\n{table(rows, columns.FIGURE)}"
+    shown = [figure for figure in rows if figure.value is not None and not _idle_role(figure)]
+    return "\n".join([heading, table(shown, columns.FIGURE), *_remarks(rows)])
+
+
+def _idle_role(figure: Figure) -> bool:
+    """Whether a figure only says that a role had no session."""
+    return figure.id.startswith("agent_sessions_") and figure.value == 0
+
+
+def _remarks(rows: Sequence[Figure]) -> list[str]:
+    """What a table of numbers leaves out: why there is none, and what a number includes or lacks."""
+    absent = [f"- not measured: {figure.title}: {figure.reason}" for figure in rows if figure.value is None]
+    included = [
+        f"- {figure.title}: {figure.includes}"
+        for figure in rows
+        if figure.value is not None and figure.includes and not _idle_role(figure)
+    ]
+    return [plain(line) for line in [*absent, *included]]
 
 
 def _scoped(record: RunRecord, kind: str) -> str:
@@ -106,12 +123,10 @@ def _headline(record: RunRecord) -> str:
 
 def _configuration(record: RunRecord) -> str:
     rows = [(key.replace("_", " "), _flat(value)) for key, value in record.identity.items()]
-    rows += [
-        (
-            "segments",
-            "; ".join(f"{row.segment}: {row.end}, {columns.written(row.seconds, 's')}" for row in record.segments),
-        )
-    ]
+    if record.segments:
+        told = [f"{row.segment}: {row.end}, {columns.written(row.seconds, 's')}" for row in record.segments]
+        rows.append(("segments", "; ".join(told)))
+        rows.append(("cache", "; ".join(f"{row.segment}: {row.cache or 'not known'}" for row in record.segments)))
     shape = (
         Column[tuple[str, str]](title="configuration", cell=lambda row: row[0]),
         Column[tuple[str, str]](title="value", cell=lambda row: row[1]),

@@ -18,7 +18,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.contracts import EngineProfile, ExchangeSummary, RelayAddress, SessionLabel, SessionRequest
+from bench.contracts import ExchangeSummary, RelayAddress, SessionLabel, SessionRequest
+from bench.engine_profile import EngineProfile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,6 @@ def test_a_talking_engine_is_held_while_it_runs_and_at_its_end(tmp_path):
     finally:
         engine.stop()
     text = log.read_bytes()
-    assert len(text) < 20_200
+    assert len(text) < 25_000, "a line that the engine wrote between cut and note may stay"
     assert text.startswith(b"x" * 999 + b"\n")
     assert text.count(b"runcard: the log is cut") == 1

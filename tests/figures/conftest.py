@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.contracts import EngineProfile
+from bench.engine_profile import EngineProfile
 from bench.figures.compute import compute
 from bench.figures.run_evidence import Evidence
 from bench.records.schema import Figure, RequestRecord, SegmentRow, SessionRow, UsageRecord

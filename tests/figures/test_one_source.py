@@ -47,7 +47,7 @@ def test_drafts_have_a_source_of_their_own(figures, request_of):
 def test_counters_say_themselves_what_they_include(figures, request_of, profile):
     from dataclasses import replace
 
-    from bench.contracts import MetricSeries, MetricsPage
+    from bench.engine_profile import MetricSeries, MetricsPage
 
     series = MetricSeries(names=("t",), unit="s", includes="queueing included")
     page = MetricsPage(path="/metrics", series={"ttft_seconds": series}, late_seconds=0, read_seconds=1)

@@ -16,7 +16,8 @@ from types import ModuleType
 
 import pytest
 
-from bench.contracts import EngineProfile, RelayAddress, ResponseField, SessionLabel
+from bench.contracts import RelayAddress, SessionLabel
+from bench.engine_profile import EngineProfile, ResponseField
 from bench.measure.relay import Relay
 
 RESET = "reset"

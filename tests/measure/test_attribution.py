@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.contracts import EngineProfile, MetricSeries, MetricsPage
+from bench.engine_profile import EngineProfile, MetricSeries, MetricsPage
 from bench.measure.attribution import attribute, attribute_summaries
 from bench.records.schema import EngineSummary, RequestRecord, Scrape
 

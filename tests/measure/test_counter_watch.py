@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.contracts import MetricSeries, MetricsPage
+from bench.engine_profile import MetricSeries, MetricsPage
 from bench.errors import EvidenceError
 from bench.measure.counter_watch import CounterWatch
 from bench.measure.scrape_lines import Reading, ReadingLines, iterate_scrapes

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.contracts import MetricSeries, MetricsPage
+from bench.engine_profile import MetricSeries, MetricsPage
 from bench.measure.counters import PageError, kept_lines, read_page
 from bench.spec import REPOSITORY
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.contracts import LogSummary
+from bench.engine_profile import LogSummary
 from bench.engines.profile import read_profile
 from bench.errors import EvidenceError
 from bench.measure.log_summaries import LINE_BYTES, read_summaries

@@ -11,7 +11,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from bench.contracts import ResponseField
+from bench.engine_profile import ResponseField
 from bench.measure.exchange import read_exchanges, request_record
 from bench.measure.relay import Relay
 from bench.processes import free_port

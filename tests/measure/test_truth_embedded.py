@@ -20,7 +20,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bench.contracts import EngineProfile, RelayAddress, SessionLabel
+from bench.contracts import RelayAddress, SessionLabel
+from bench.engine_profile import EngineProfile
 from bench.engines.profile import read_profile
 from bench.measure.attribution import attribute, attribute_summaries
 from bench.measure.counter_watch import CounterWatch

@@ -41,7 +41,7 @@ def test_the_summary_shows_figures_reasons_and_missed_cases(small_record):
     text = tables.summary(small_record)
     assert "simulated times" in text
     assert "3.064 s" in text
-    assert "not measured: n is under 50" in text
+    assert "- not measured: TTFT: n is under 50" in text
     assert "miss.unrelated" in text
     assert "one response reported no usage" in text
     assert "\x1b" not in text
