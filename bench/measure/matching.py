@@ -1,6 +1,6 @@
 """Which request of the relay, claim of the agent and summary of the engine's log speak of the same response?
 
-By response id; else by token counts, in the order in which both sides say that the requests ended, and only where that
+By response id, where both sides know the same ids; else by token counts, in the order in which both sides say that the requests ended, and only where that
 order leaves no other choice. What stands alone is listed with a reason whose first words, up to a colon, are its kind.
 """
 
@@ -19,6 +19,7 @@ from bench.records.schema import EngineSummary, Match, RequestRecord, UsageRecor
 
 How = Literal["response-id", "forced-order", "unmatched"]
 Span = tuple[float, float]
+Named = RequestRecord | UsageRecord | EngineSummary
 Left = TypeVar("Left")
 Right = TypeVar("Right")
 
@@ -88,12 +89,12 @@ def match_claims(requests: Sequence[RequestRecord], claims: Sequence[UsageRecord
     """Pairs requests of the relay with claims of the agent, session by session."""
     ended = sorted(requests, key=lambda one: (one.session, one.ended_at, one.index))
     told = sorted(claims, key=lambda one: one.session)
-    with_cached = _both(ended, told)
+    with_ids, with_cached = _same_ids(ended, told), _both(ended, told)
     matches: list[Match] = []
     left: list[Match] = []
     repeated = 0
     for session, mine, theirs in _scopes(ended, told, lambda one: one.session, lambda one: one.session):
-        found = pair(_requests_side(mine, with_cached), _claims_side(theirs, with_cached))
+        found = pair(_requests_side(mine, with_ids, with_cached), _claims_side(theirs, with_ids, with_cached))
         repeated += found.repeated_keys
         taken = set()
         for row, request in enumerate(mine):
@@ -121,10 +122,10 @@ def match_summaries(requests: Sequence[RequestRecord], summaries: Sequence[Engin
     """Pairs requests of the relay, those of the preflight included, with the summaries of the engine that served them."""
     ended = sorted(requests, key=lambda one: (one.engine_process, one.ended_at, one.session, one.index))
     told = sorted(summaries, key=lambda one: (one.engine_process, one.order))
-    with_cached = _both(ended, told)
+    with_ids, with_cached = _same_ids(ended, told), _both(ended, told)
     collected = _Collected()
     for _, mine, theirs in _scopes(ended, told, lambda one: one.engine_process, lambda one: one.engine_process):
-        found = pair(_requests_side(mine, with_cached), _summaries_side(theirs, with_cached))
+        found = pair(_requests_side(mine, with_ids, with_cached), _summaries_side(theirs, with_ids, with_cached))
         collected.add(found, mine, theirs, _why_requests(mine), lambda _: 0)
     return collected.result()
 
@@ -142,8 +143,8 @@ def match_claims_to_summaries(
     have run side by side. `segment_of` gives a session's segment: a summary between two of them belongs to neither.
     """
     told = sorted(summaries, key=lambda one: (one.engine_process, one.order))
-    with_cached = _both(claims, told)
-    found = pair(_claims_side(claims, with_cached, spans), _summaries_side(told, with_cached))
+    with_ids, with_cached = _same_ids(claims, told), _both(claims, told)
+    found = pair(_claims_side(claims, with_ids, with_cached, spans), _summaries_side(told, with_ids, with_cached))
     collected = _Collected()
     collected.add(found, claims, told, lambda row: _why_claim(claims[row], claims, row, _NO_SUMMARY), segment_of)
     return collected.result()
@@ -162,34 +163,41 @@ def _scopes(
         yield scope, lefts.pop(scope, ()), rights.pop(scope, ())
 
 
-def _requests_side(requests: Sequence[RequestRecord], with_cached: bool) -> Side:
+def _requests_side(requests: Sequence[RequestRecord], with_ids: bool, with_cached: bool) -> Side:
     return Side(
-        ids=_ids(requests),
+        ids=_ids(requests, with_ids),
         keys=(_key(one.prompt_tokens, one.output_tokens, one.cached_tokens, with_cached) for one in requests),
         begins=array("d", (one.sent_at for one in requests)),
         ends=array("d", (one.ended_at for one in requests)),
     )
 
 
-def _claims_side(claims: Sequence[UsageRecord], with_cached: bool, spans: Sequence[Span] | None = None) -> Side:
+def _claims_side(
+    claims: Sequence[UsageRecord], with_ids: bool, with_cached: bool, spans: Sequence[Span] | None = None
+) -> Side:
     return Side(
-        ids=_ids(claims),
+        ids=_ids(claims, with_ids),
         keys=(_claim_key(one, with_cached) for one in claims),
         begins=None if spans is None else array("d", (begin for begin, _ in spans)),
         ends=None if spans is None else array("d", (end for _, end in spans)),
     )
 
 
-def _summaries_side(summaries: Sequence[EngineSummary], with_cached: bool) -> Side:
+def _summaries_side(summaries: Sequence[EngineSummary], with_ids: bool, with_cached: bool) -> Side:
     return Side(
-        ids=_ids(summaries),
+        ids=_ids(summaries, with_ids),
         keys=(_key(one.prompt_tokens, one.output_tokens, one.cached_tokens, with_cached) for one in summaries),
     )
 
 
-def _ids(entries: Sequence[RequestRecord | UsageRecord | EngineSummary]) -> list[str | None] | None:
-    known = any(one.response_id is not None for one in entries)
-    return [one.response_id for one in entries] if known else None
+def _same_ids(one: Sequence[Named], other: Sequence[Named]) -> bool:
+    """Whether both sides name responses alike. Engines log ids of their own that no answer shows; those say nothing."""
+    known = {item.response_id for item in other}
+    return any(item.response_id is not None and item.response_id in known for item in one)
+
+
+def _ids(entries: Sequence[Named], with_ids: bool) -> list[str | None] | None:
+    return [one.response_id for one in entries] if with_ids else None
 
 
 def _both(one: Sequence[RequestRecord | UsageRecord], other: Sequence[UsageRecord | EngineSummary]) -> bool:

@@ -61,7 +61,7 @@ def _count(line: bytes) -> int:
     """A line that was torn when the harness was killed counts as none."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     count = found.get("count") if isinstance(found, dict) else None
     return count if isinstance(count, int) and not isinstance(count, bool) else 0

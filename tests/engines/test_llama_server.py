@@ -23,7 +23,9 @@ SCALE = {"s": 1.0, "ms": 1e-3, "tokens": 1.0}
 
 
 def launched(model, folder, *args):
-    spec = engine_spec(engine="llama-server", model=str(model), args=("-t", "1", "-tb", "1", "-c", "4096", *args), workload_id="any")
+    spec = engine_spec(
+        engine="llama-server", model=str(model), args=("-t", "1", "-tb", "1", "-c", "4096", *args), workload_id="any"
+    )
     return launch(spec, workload_id="any", folder=folder, progress=lambda _: None)
 
 

@@ -79,9 +79,16 @@ def test_an_agent_without_ids_is_matched_by_counts_within_a_session():
     assert [match.reason for match in matching.matches[3:]] == ["the relay saw no such response"]
 
 
-def test_with_ids_on_both_sides_counts_are_not_asked():
-    matching = match_claims([request(1, 0, "x", counts=A)], [claim(1, 0, "y", counts=A)])
-    assert {match.how for match in matching.matches} == {"unmatched"}
+def test_with_the_same_ids_on_both_sides_counts_are_not_asked():
+    requests = [request(1, 0, "x", counts=A), request(1, 1, "b", counts=B)]
+    matching = match_claims(requests, [claim(1, 0, "y", counts=A), claim(1, 1, "b", counts=B)])
+    assert [match.how for match in matching.matches] == ["response-id", "unmatched", "unmatched"]
+
+
+def test_ids_that_the_other_side_does_not_know_at_all_say_nothing():
+    told = [summary(0, A, "log-1"), summary(1, B, "log-2")]
+    matching = match_summaries([request(1, 0, "x", counts=A), request(1, 1, "y", counts=B)], told)
+    assert {match.how for match in matching.matches} == {"forced-order"}
 
 
 def test_a_retried_error_and_an_abort_are_told_apart():

@@ -350,6 +350,51 @@ def test_other_users_can_connect_but_not_look_around(relayed, play):
     assert len(os.fsencode(address.socket)) < 100
 
 
+def test_hooks_hear_of_every_call_of_the_model(relayed, play, tmp_path):
+    heard: list[tuple] = []
+    gate = threading.Event()
+    parts = [play.sse_head(), play.chunk(play.delta("a")), gate, play.chunk(play.DONE), play.LAST_CHUNK]
+    _, relay, address = relayed(
+        play.json_answer({"data": []}),
+        parts,
+        [play.RESET],
+        on_begin=lambda *told: heard.append(("begin", *told)),
+        on_end=lambda *told: heard.append(("end", *told)),
+    )
+    play.ask(address, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+    with play.connect(address) as connection:
+        connection.sendall(play.post())
+        while b'"a"' not in connection.recv(65536):
+            pass
+        assert [one[0] for one in heard] == ["begin"]
+        gate.set()
+        play.read_all(connection)
+    play.ask(address, play.post())
+    play.ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    relay.close_session(play.label())
+    assert [(what, one, index) for what, one, index, _ in heard] == [
+        (what, play.label(), index) for index in (1, 2) for what in ("begin", "end")
+    ]
+    told = [at for *_, at in heard]
+    assert told == [at for one in kept(tmp_path)[1:] for at in (one.sent_at, one.ended_at)]
+
+
+@pytest.mark.parametrize("error", [OSError("disk on fire"), RuntimeError("a bug")])
+@pytest.mark.parametrize("hook", ["on_begin", "on_end"])
+def test_a_hook_that_raises_breaks_the_relay_but_no_answer(engine, play, tmp_path, hook, error):
+    def broken(*_told):
+        raise error
+
+    served = engine(play.json_answer({"ok": 1}))
+    with (
+        pytest.raises((HarnessError, EvidenceError)),
+        Relay("127.0.0.1", served.port, api_key=None, **{hook: broken}) as relay,
+    ):
+        address = relay.open_session(play.label(), tmp_path)
+        assert b'"ok"' in play.ask(address, play.post())
+        relay.close_session(play.label())
+
+
 def test_sessions_do_not_mix(relayed, play, tmp_path):
     stream = play.whole_stream(play.delta("a"), play.delta(finish="stop"), play.USAGE, play.DONE)
     engine, relay, address = relayed(stream)

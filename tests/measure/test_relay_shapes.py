@@ -251,7 +251,7 @@ def test_an_engine_that_does_not_end(exchanged, play, path, how, fault):
     said = SPOKEN[path]
     parts = spaced(play, said.opening, said.text)[:-1]
     parts += {"reset": [play.RESET], "cut": [], "stall": [play.UNTIL_CLIENT_LEAVES]}[how]
-    answer, exchange, record = exchanged(path, parts, stall_seconds=0.3)
+    answer, exchange, record = exchanged(path, parts, stall_seconds=1.0 if how == "stall" else 60.0)
     assert not answer.endswith(play.LAST_CHUNK)
     assert record.error.startswith(fault)
     assert exchange.response == said.opening + said.text

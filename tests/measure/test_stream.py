@@ -80,6 +80,47 @@ def test_any_json_is_read_without_an_exception(value):
     reader.read_body(json.dumps(value).encode())
 
 
+TEXTS = st.sampled_from(
+    [b"a", b"", b" b", b"\\n", b"\\u00e9", b"\\x", b'\\"', b'"', b"\xe2\x82", b"\xff", b"\x01", b"\\", b"\\ud83d"]
+)
+FORMS = st.sampled_from(
+    [
+        b'{"id":"c","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}',
+        b'{"id":"c","choices":[{"index":0,"delta":{"content": "","reasoning_content": "%b"}}],"timings":{"n":1}}',
+        b'{"id":"c","choices":[{"delta":{"tool_calls":[{"function":{"arguments":"%b"}}]}}],"usage":{"prompt_tokens":9}}',
+        b'{"id":"c","choices":[{"text":"%b","finish_reason":"stop"}]}',
+        b'{"choices":[{"delta":{"a\\"content":"%b"}}]}',
+        b'{"type":"content_block_delta","delta":{"type":"text_delta","text":"%b"}}',
+        b'{"type":"message_delta","delta":{"stop_reason":"%b"},"usage":{"output_tokens":7}}',
+        b'{"error":{"message":"%b"},"choices":[{"delta":{"content":"x"}}]}',
+        b'{"choices":[],"usage":{"prompt_tokens":9},"timings":{"text":"%b"}}',
+    ]
+)
+
+
+@given(st.lists(st.tuples(FORMS, TEXTS, st.integers(1, 4)), max_size=8), st.lists(st.integers(0, 2000), max_size=10))
+def test_what_is_not_parsed_again_would_have_said_the_same(spoken, cuts):
+    """Most events of a stream differ in a text only and are not parsed one by one: no trace of that may be left."""
+    events = [b"data: " + form.replace(b"%b", text) + b"\n\n" for form, text, times in spoken for _ in range(times)]
+    data = b"".join([*events, b"data: [DONE]\n\n"])
+    slow, ends, at = AnswerReader(), [], 0
+    for one in events:
+        at += len(one)
+        slow._pattern = (b"", b"")
+        ends += [at] if slow.feed(one) else []
+    slow.feed(b"data: [DONE]\n\n")
+    slow.end()
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    quick, found = AnswerReader(), []
+    for start, stop in pairwise(places):
+        found += quick.feed(data[start:stop])
+    found += quick.end()
+    assert found == ends
+    for name in ("response_id", "finish_reason", "error", "complete", "damage", "usage", "usage_at_object"):
+        assert getattr(quick, name) == getattr(slow, name), name
+    assert (quick.values, quick.finished_at_object) == (slow.values, slow.finished_at_object)
+
+
 def chat(delta):
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
 
