@@ -39,9 +39,10 @@ perf:  ## measure what should be fast
 	@bin/set-up test
 	$(PY) -m pytest tests/perf --benchmark-only --benchmark-columns=min,median,max,rounds $(ARGS)
 
-schemas:  ## write the published JSON schemas again
+schemas:  ## write the published JSON schema and the tables of docs/measures.md again
 	@bin/set-up bench
 	$(PY) -m bench.records.json_schema
+	$(PY) -m bench.figures.measures_page
 
 real-model:  ## fetch the 135M model that real llama-server runs use
 	@bin/set-up bench

@@ -54,11 +54,20 @@ def test_every_option_that_the_readme_names_exists_and_has_help():
         [sys.executable, "-m", "pytest", "bench", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
     ours = shown[shown.index("runcard: benchmark") :]
-    for option in set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README)) - {"--sessions", "--json", "--pip"}:
+    for option in set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README)) - {
+        "--sessions",
+        "--requests",
+        "--json",
+        "--agent-sessions",
+        "--engine-log",
+        "--metrics",
+    }:
         assert option in ours, option
 
 
-@pytest.mark.parametrize("command", [[], ["show"], ["list"]], ids=lambda words: " ".join(words) or "runcard")
+@pytest.mark.parametrize(
+    "command", [[], ["show"], ["list"], ["audit"], ["ingest"]], ids=lambda words: " ".join(words) or "runcard"
+)
 def test_every_command_teaches(command):
     done = subprocess.run(
         [sys.executable, "-m", "bench.cli", *command, "--help"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,9 +82,9 @@ class _Side(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         self.data_received(bytes(self._wiring.buffer[:size]))
 
+    @abstractmethod
     def data_received(self, data: bytes) -> None:
         """The next bytes."""
-        raise NotImplementedError
 
 
 class ClientSide(_Side):

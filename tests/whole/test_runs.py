@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import jsonschema
 import pytest
 
 from bench.records.json_schema import PUBLISHED
+from tests.whole.gate import gated_engine
 from tests.whole.running import REPOSITORY, begin, bench, children_of, journal, truth, wait_for
 
 pytestmark = pytest.mark.slow
@@ -23,8 +27,25 @@ def check_against_truth(done, run):
     assert done.figure("model_responses") == len(truth(run))
 
 
+def audited(run):
+    """`runcard audit` computes every figure again from the evidence and finds nothing else."""
+    return subprocess.run(
+        [sys.executable, "-m", "bench.cli", "audit", str(run)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def check_record(done, tmp_path):
     record = done.record
+    audit = audited(tmp_path / record["run_id"])
+    assert audit.returncode == 0, audit.stdout + audit.stderr
+    for name in ("residual_agent_relay_tokens", "residual_relay_engine_tokens", "residual_agent_engine_tokens"):
+        assert done.figure(name) == 0, name
+    assert done.figure("requests_begun_cold") >= done.figure("served_requests")
+    assert done.figure("requests_begun_warm") == 0
     jsonschema.validate(record, json.loads((REPOSITORY / PUBLISHED).read_text()))
     assert record["simulated"] is True
     assert record["identity"]["isolation"] == "boxed"
@@ -74,6 +95,7 @@ def test_stuck_is_blocked_and_can_be_resumed(tmp_path):
     assert done.record["end"] == "blocked"
     assert done.record["valid"] is False
     assert {case["outcome"] for case in done.record["cases"]} == {"not-run"}
+    assert audited(tmp_path / done.record["run_id"]).returncode == 0
     again = bench("--workload", "prefix-cache", "--model", "stuck", "--results", str(tmp_path), "--resume", "last")
     assert again.code == 10, again.out
     assert [row["end"] for row in again.record["segments"]] == ["blocked", "blocked"]
@@ -148,6 +170,33 @@ def test_an_engine_that_hangs_is_not_charged_to_the_subject(tmp_path):
         if entry["event"] == "step-finished" and entry["outcome"] != "done" and entry["session"]
     ]
     assert {(entry["outcome"], entry["kind"], entry["attempt"]) for entry in failed} == {("engine-error", "stalled", 1)}
+
+
+def test_an_attached_engine_with_a_key_serves_a_run_and_is_never_stopped(tmp_path, monkeypatch):
+    """The embedded engine behind a small gate that demands a key: the relay has it, agent and evidence never do."""
+    key = "sk-pearl-diver-93"
+    with gated_engine(tmp_path / "engine", key) as (url, engine):
+        arguments = ("--workload", "csv-totals", "--engine-url", url, "--results", str(tmp_path / "r"))
+        monkeypatch.delenv("RUNCARD_ENGINE_KEY", raising=False)
+        refused = bench(*arguments)
+        assert refused.code == 4
+        assert "RUNCARD_ENGINE_KEY" in refused.out
+        monkeypatch.setenv("RUNCARD_ENGINE_KEY", key)
+        done = bench(*arguments)
+        assert done.code == 0, done.out
+        assert engine.poll() is None
+    assert done.passed() == 8
+    assert done.record["identity"]["attached"] is True
+    assert done.record["segments"][0]["cache"].startswith("salted: ")
+    assert done.figure("requests_begun_salted") == done.figure("served_requests")
+    prompt = (tmp_path / "r" / done.record["run_id"] / "sessions" / "001" / "prompt.md").read_text()
+    assert prompt.startswith("Run ")
+    assert key not in done.out
+    for place in (tmp_path / "r").rglob("*"):
+        if place.is_file():
+            assert key.encode() not in place.read_bytes(), place
+    assert audited(tmp_path / "r" / done.record["run_id"]).returncode == 0
+    assert os.environ["RUNCARD_ENGINE_KEY"] == key
 
 
 def test_without_a_box_the_record_says_so(tmp_path):
