@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -32,22 +32,14 @@ class Interrupts:
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Handles SIGINT and SIGTERM inside; what handled them before does so again afterwards."""
-        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with _handled_by(self._handle):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     @contextmanager
     def held_off(self) -> Iterator[None]:
         """Inside, signals wait: what is being written is written whole. Keep it short."""
-        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with _handled_by(signal.SIG_IGN):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     @contextmanager
     def gracefully(self) -> Iterator[None]:
@@ -62,3 +54,13 @@ class Interrupts:
         if not self._graceful or self._asked:
             raise KeyboardInterrupt
         self._asked = True
+
+
+@contextmanager
+def _handled_by(handler: Callable[..., None] | signal.Handlers) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

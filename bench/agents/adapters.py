@@ -77,6 +77,6 @@ def agent_names() -> tuple[str, ...]:
 def open_adapter(spec: AgentSpec) -> Adapter:
     """The adapter of an agent. Raises UsageError when there is none of that name, or when it refuses `spec.args`."""
     if spec.name not in _AGENTS:
-        raise UsageError(f"unknown agent '{spec.name}'; agents: {', '.join(agent_names())}")
+        raise UsageError(f"unknown agent '{spec.name}'; there are: {', '.join(agent_names())}")
     adapter: Adapter = import_module(_AGENTS[spec.name]).open_agent(spec)
     return adapter

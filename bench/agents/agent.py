@@ -26,7 +26,6 @@ from bench.contracts import (
 )
 from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
-from bench.records.schema import UsageRecord
 
 EVENTS_FILE = "events.jsonl"
 STDERR_FILE = "stderr.txt"
@@ -111,11 +110,6 @@ def run_session(
 def read_session(folder: Path, session: int, adapter: Adapter) -> AgentEvents:
     """What the event stream kept in a session's evidence folder says, whatever its state."""
     return adapter.read_events(folder / EVENTS_FILE, session)
-
-
-def read_usage(folder: Path, session: int, adapter: Adapter) -> tuple[UsageRecord, ...]:
-    """The agent's claims of usage in a session's evidence folder."""
-    return read_session(folder, session, adapter).usage
 
 
 def _start(

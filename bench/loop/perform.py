@@ -28,6 +28,7 @@ from bench.loop.standing import standing
 from bench.loop.steps import End, Step, next_step
 from bench.loop.taming import tame
 from bench.loop.workspace import Workspace
+from bench.records.schema import EntryEvent
 from bench.spec import Workload
 
 _WAIT_SLICE_SECONDS = 0.1
@@ -160,17 +161,20 @@ def _waited(parts: LoopParts, step: Step) -> bool:
 
 
 def _perform(parts: LoopParts, step: Step) -> _Ended:
-    parts.journal.append(
-        "step-started",
-        at=parts.clock(),
-        step=step.kind,
-        session=step.session,
-        task=step.task,
-        attempt=step.attempt,
-        retry=step.retry,
-        snapshot=parts.workspace.current.digest,
-        detail={"reason": step.reason},
-    )
+    def note(event: EntryEvent, **more: Any) -> None:
+        parts.journal.append(
+            event,
+            at=parts.clock(),
+            step=step.kind,
+            session=step.session,
+            task=step.task,
+            attempt=step.attempt,
+            retry=step.retry,
+            snapshot=parts.workspace.current.digest,
+            **more,
+        )
+
+    note("step-started", detail={"reason": step.reason})
     parts.progress(Progress(text=_name(step)))
     if step.kind == "preflight":
         found = parts.preflight()
@@ -179,20 +183,7 @@ def _perform(parts: LoopParts, step: Step) -> _Ended:
         ended = _verify(parts, step)
     else:
         ended = _session(parts, step)
-    parts.journal.append(
-        "step-finished",
-        at=parts.clock(),
-        step=step.kind,
-        session=step.session,
-        task=step.task,
-        attempt=step.attempt,
-        retry=step.retry,
-        outcome=ended.outcome,
-        kind=ended.kind,
-        verdict=ended.verdict,
-        snapshot=parts.workspace.current.digest,
-        detail=ended.detail,
-    )
+    note("step-finished", outcome=ended.outcome, kind=ended.kind, verdict=ended.verdict, detail=ended.detail)
     parts.progress(Progress(text=f"{_name(step)} ... {ended.said}"))
     return ended
 
@@ -334,6 +325,8 @@ def _judge(parts: LoopParts, step: Step, result: SessionResult) -> Judged:
 
 def _name(step: Step) -> str:
     words = [f"session {step.session:03d} {step.kind}" if step.session is not None else step.kind]
+    if step.kind == "session":
+        words = [f"session {step.session or 0:03d}"]
     if step.task is not None:
         words.append(step.task)
     if step.kind != "preflight":

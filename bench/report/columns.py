@@ -41,7 +41,8 @@ def written(value: float | None, unit: str) -> str:
             return _size(value)
         case _:
             number = f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
-            return f"{number} {unit}" if unit and unit != "1" else number
+            named = unit.removesuffix("s") if value == 1 else unit
+            return f"{number} {named}" if unit and unit != "1" else number
 
 
 def _duration(seconds: float) -> str:

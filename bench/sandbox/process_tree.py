@@ -8,11 +8,12 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 from bench import processes
+from bench.contracts import BoxPlan
 from bench.errors import HarnessError
 
 _MARK = "RUNCARD_BOX"
@@ -65,6 +66,30 @@ class ProcessTree:
             found |= set(processes.descendants(self.process.pid))
             found |= {now} if now is not None else set()
         return found
+
+
+def start_plan(
+    command: Callable[[Path], list[str]],
+    plan: BoxPlan,
+    *,
+    path: str,
+    stdin: int | IO[bytes],
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+) -> ProcessTree:
+    """Starts a plan's command, which is told its scratch folder. Raises HarnessError off the main thread."""
+    require_main_thread()
+    scratch = tempfile.TemporaryDirectory(prefix="runcard-box-", ignore_cleanup_errors=True)
+    return start_tree(
+        command(Path(scratch.name)),
+        project=plan.project,
+        env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **plan.env},
+        scratch=scratch,
+        pass_fds=plan.pass_fds,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+    )
 
 
 def start_tree(

@@ -12,7 +12,7 @@ from typing import IO
 from bench.contracts import BoxedProcess, BoxPlan, Isolation, Mount, RelayAddress
 from bench.errors import HarnessError, MissingPartError
 from bench.sandbox.interpreters import Interpreters, find_interpreters
-from bench.sandbox.process_tree import require_main_thread, start_tree
+from bench.sandbox.process_tree import start_plan
 from bench.sandbox.resource_limits import with_ulimit
 from bench.sandbox.visible_trees import refuse_secrets
 
@@ -111,15 +111,11 @@ class SeatbeltBox:
         stderr: int | IO[bytes] = subprocess.DEVNULL,
     ) -> BoxedProcess:
         """Starts the command. Raises HarnessError off the main thread."""
-        require_main_thread()
-        scratch = tempfile.TemporaryDirectory(prefix="runcard-box-", ignore_cleanup_errors=True)
         node, python = self._interpreters.node, self._interpreters.python
-        return start_tree(
-            self.command(plan, Path(scratch.name)),
-            project=plan.project,
-            env={"PATH": f"{node.parent}:{python.parent}:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", **plan.env},
-            scratch=scratch,
-            pass_fds=plan.pass_fds,
+        return start_plan(
+            lambda scratch: self.command(plan, scratch),
+            plan,
+            path=f"{node.parent}:{python.parent}:/usr/bin:/bin",
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

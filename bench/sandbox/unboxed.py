@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import IO
 
 from bench.contracts import BoxedProcess, BoxPlan, Isolation, Mount, RelayAddress
 from bench.sandbox.interpreters import Interpreters
-from bench.sandbox.process_tree import require_main_thread, start_tree
+from bench.sandbox.process_tree import start_plan
 from bench.sandbox.resource_limits import with_ulimit
 
 
@@ -45,14 +44,10 @@ class UnboxedBox:
         stderr: int | IO[bytes] = subprocess.DEVNULL,
     ) -> BoxedProcess:
         """Starts the command. Raises HarnessError off the main thread."""
-        require_main_thread()
-        scratch = tempfile.TemporaryDirectory(prefix="runcard-none-", ignore_cleanup_errors=True)
-        return start_tree(
-            [*_with_harness(), *with_ulimit(plan.limits, plan.argv)],
-            project=plan.project,
-            env={"PATH": self._path, "PYTHONDONTWRITEBYTECODE": "1", **plan.env},
-            scratch=scratch,
-            pass_fds=plan.pass_fds,
+        return start_plan(
+            lambda _: [*_with_harness(), *with_ulimit(plan.limits, plan.argv)],
+            plan,
+            path=self._path,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

@@ -49,11 +49,6 @@ def expected_cases(hidden: Path) -> tuple[CaseId, ...]:
     return tuple(cases)
 
 
-def not_run_groups(hidden: Path) -> dict[str, str]:
-    """Groups whose cases are listed but not judged, with the reason."""
-    return {found.group: found.not_run for found in _not_run_cases(hidden / "hidden.yaml") if found.not_run}
-
-
 def case_files(hidden: Path) -> tuple[Path, ...]:
     """The files that hold judged cases."""
     return tuple(sorted(hidden.glob("test_*.py")))

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bench.agents.adapters import AgentCommand, open_adapter
-from bench.agents.agent import read_session, read_usage, run_session
+from bench.agents.agent import read_session, run_session
 from bench.errors import EvidenceError
 from bench.spec import AgentSpec
 
@@ -89,7 +89,7 @@ def test_a_session_reads_writes_edits_runs_and_is_done(run, engine, wire, projec
     assert engine.requests[0]["line"] == "POST /v1/chat/completions HTTP/1.1"
     kinds = [event["type"] for event in events_of(run)]
     assert kinds == ["session", *["request", "response", "tool", "tool"] * 2, "request", "response", "end"]
-    assert [record.input_tokens for record in read_usage(run.request.evidence, 7, BUILTIN)] == [100, 100, 100]
+    assert [record.input_tokens for record in read_session(run.request.evidence, 7, BUILTIN).usage] == [100, 100, 100]
 
 
 def test_each_request_repeats_the_one_before_word_for_word(run, engine, wire):
@@ -132,7 +132,7 @@ def test_faults_of_the_engine_are_told_apart_and_never_tried_again(run, engine, 
     assert len(engine.requests) == 1
     error = events_of(run)[-2]
     assert (error["type"], error["status"], error["error_type"]) == ("error", 400, "insufficient_memory")
-    record = read_usage(run.request.evidence, 7, BUILTIN)[0]
+    record = read_session(run.request.evidence, 7, BUILTIN).usage[0]
     assert (record.error, record.output_tokens) == ("needs 9 bytes, 3 free", None)
 
 
