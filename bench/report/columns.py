@@ -40,7 +40,7 @@ def written(value: float | None, unit: str) -> str:
         case "bytes":
             return _size(value)
         case _:
-            number = f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
+            number = f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
             named = unit.removesuffix("s") if value == 1 else unit
             return f"{number} {named}" if unit and unit != "1" else number
 
@@ -77,7 +77,10 @@ FIGURE: tuple[Column[Figure], ...] = (
 Scope = tuple[str, Mapping[str, Figure]]
 """A part of a run, and its figures by id."""
 
-SCOPE_TABLES: Mapping[str, str] = {"role": "By role", "prompt": "By prompt length, in tokens"}
+SCOPE_TABLES: Mapping[str, str] = {
+    "role": "By role (decode in tok/s)",
+    "prompt": "By prompt length in tokens (decode in tok/s)",
+}
 """Kind of scope -> heading."""
 
 
@@ -89,20 +92,20 @@ def _figure_column(title: str, figure_id: str) -> Column[Scope]:
     return Column(title=title, cell=cell, right=True)
 
 
-_COUNTED = frozenset({"requests", "tokens"})
-"""Units that the heading of a narrow column says already."""
+_COUNTED = frozenset({"requests", "tokens", "tok/s"})
+"""Units that the heading of a table or of a narrow column says already."""
 
 SCOPE: tuple[Column[Scope], ...] = (
     Column(title="part", cell=lambda row: row[0]),
     _figure_column("requests", "served_requests"),
-    _figure_column("TTFT median", "ttft_median"),
+    _figure_column("TTFT", "ttft_median"),
     _figure_column("TTFT p90", "ttft_p90"),
     _figure_column("decode", "decode_tps"),
-    _figure_column("after first", "decode_tps_after_first"),
-    _figure_column("cache share", "prompt_cache_share"),
+    _figure_column("after 1st", "decode_tps_after_first"),
+    _figure_column("cached", "prompt_cache_share"),
     _figure_column("max prompt", "max_prompt_tokens"),
-    _figure_column("acceptance", "draft_acceptance"),
-    _figure_column("switch tokens", "session_switch_fresh_tokens"),
+    _figure_column("accepted", "draft_acceptance"),
+    _figure_column("switch", "session_switch_fresh_tokens"),
 )
 """A column that no part has a figure for is left out of its table."""
 

@@ -71,13 +71,13 @@ def test_parts_stand_beside_each_other_below_the_totals(small_record):
         ),
     )
     text = tables.summary(record)
-    by_role = text.split("By role\n")[1].split("\n\n")[0].splitlines()
+    by_role = text.split("By role (decode in tok/s)\n")[1].split("\n\n")[0].splitlines()
     assert by_role[0].split("  ")[0] == "part"
-    assert "TTFT median" in by_role[0]
-    assert "acceptance" not in by_role[0]
+    assert "TTFT" in by_role[0]
+    assert "accepted" not in by_role[0]
     assert by_role[2].split() == ["builder", "1,200", "2.500", "s"]
     assert by_role[3].split() == ["reviewer", "3", "-"]
-    assert "By prompt length, in tokens\npart      requests\n------  ----------\n2k-8k            7" in text
+    assert "By prompt length in tokens (decode in tok/s)\npart      requests\n------  ----------\n2k-8k            7" in text
     assert text.index("TTFT") < text.index("By role")
     assert "served_requests" not in text
 
