@@ -63,7 +63,8 @@ def load_model(path: Path, model: type[Model]) -> Model:
         problems = error.errors()
         # A misspelt key is also a missing one; what stands in the file is the better thing to point at.
         first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-        raise FileFormatError(path, _sentence(first, model), line=_line_of(first["loc"], lines)) from error
+        line = _line_of(first["loc"], lines) if first["loc"] else None
+        raise FileFormatError(path, _sentence(first, model), line=line) from error
 
 
 def _note_lines(
@@ -97,7 +98,7 @@ def _line_of(loc: tuple[Any, ...], lines: dict[tuple[Any, ...], int]) -> int:
 
 
 def _sentence(problem: Any, model: type[BaseModel]) -> str:
-    key = ".".join(str(part) for part in problem["loc"]) or "file"
+    key = ".".join(str(part) for part in problem["loc"])
     kind = problem["type"]
     if kind == "extra_forbidden":
         return f"unknown key '{key}'; known here: {', '.join(_known_keys(model, problem['loc']))}"
@@ -106,6 +107,8 @@ def _sentence(problem: Any, model: type[BaseModel]) -> str:
     got = repr(problem.get("input"))
     got = got if len(got) <= 60 else got[:57] + "..."
     said = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if not key:  # a rule between keys: it names them itself
+        return str(said)
     return f"key '{key}': expected {said}, got {got}" if kind != "value_error" else f"key '{key}': {said}"
 
 

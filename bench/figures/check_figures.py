@@ -9,7 +9,7 @@ from bench.figures.session_figures import NO_RUN
 
 def _tasks_done(evidence: Evidence) -> Measured:
     if not evidence.tasks:
-        return absent("there was no plan with tasks" if evidence.segments else NO_RUN)
+        return absent("there was no plan with tasks" if evidence.ran else NO_RUN)
     others = [task.status for task in evidence.tasks if task.status != "done"]
     parts = [f"{others.count(status)} {status}" for status in sorted(set(others))]
     done = len(evidence.tasks) - len(others)
@@ -21,13 +21,13 @@ def _reviews_changes(evidence: Evidence) -> Measured:
         entry.verdict for entry in evidence.journal if entry.event == "step-finished" and entry.verdict is not None
     ]
     if not verdicts:
-        return absent("no review ended with a verdict" if evidence.segments else NO_RUN)
+        return absent("no review ended with a verdict" if evidence.ran else NO_RUN)
     return Measured(value=verdicts.count("CHANGES"), n=len(verdicts))
 
 
 def _project_checks_passing(evidence: Evidence) -> Measured:
     if evidence.checks is None:
-        return absent("the harness never ran the project's verify --all" if evidence.segments else NO_RUN)
+        return absent("the harness never ran the project's verify --all" if evidence.ran else NO_RUN)
     if not evidence.checks:
         return absent("the project's verify --all printed no check")
     return Measured(value=sum(check.ok for check in evidence.checks), n=len(evidence.checks))

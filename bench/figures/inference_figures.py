@@ -183,6 +183,6 @@ def _why_none(evidence: Evidence, chosen: OneSource, key: str, otherwise: str | 
 
 
 def _why_none_served(evidence: Evidence) -> str | None:
-    if not evidence.segments:
+    if not evidence.ran:
         return NO_ENGINE
     return None if evidence.served else "no request was answered whole"

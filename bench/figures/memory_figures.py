@@ -34,6 +34,17 @@ def _pressure(level: Literal["warning", "critical"]) -> Formula:
     return compute
 
 
+ENGINE_SIZE = "the engine's resident size"
+
+
+def _owned(evidence: Evidence) -> bool:
+    """Whether the harness started the engine."""
+    configured = [
+        entry.detail.get("configuration", {}) for entry in evidence.journal if entry.event == "segment-started"
+    ]
+    return all(one.get("engine", {}).get("owned", True) for one in configured)
+
+
 def _peak(name: Literal["engine_rss_bytes", "gpu_used_bytes"], what: str, includes: str) -> Formula:
     def compute(evidence: Evidence) -> Measured:
         sizes = [size for sample in evidence.memory if (size := getattr(sample, name)) is not None]
@@ -49,7 +60,7 @@ MEMORY: Formulas = {
     "swapped_in_bytes": _swapped_in,
     "memory_pressure_warning": _pressure("warning"),
     "memory_pressure_critical": _pressure("critical"),
-    "engine_rss_peak_bytes": _peak("engine_rss_bytes", "the engine's resident size", "all processes of the engine"),
+    "engine_rss_peak_bytes": _peak("engine_rss_bytes", ENGINE_SIZE, "all processes of the engine"),
     "gpu_memory_peak_bytes": _peak("gpu_used_bytes", "its GPU memory", "all GPUs, all processes that use them"),
 }
 
@@ -69,8 +80,10 @@ def _steps(samples: list[MemorySample]) -> Iterator[int]:
 
 
 def _no_samples(evidence: Evidence, told: Sequence[object], what: str) -> str:
-    if not evidence.segments:
+    if not evidence.ran:
         return NO_ENGINE
     if not evidence.memory:
         return "no memory sample was taken"
+    if not told and what == ENGINE_SIZE and not _owned(evidence):
+        return "the engine was attached: whose process answers cannot be told"
     return "fewer than two samples in any segment" if told else f"the system does not tell {what}"

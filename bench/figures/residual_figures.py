@@ -32,7 +32,7 @@ class _Sums:
 
 def _agent_relay(evidence: Evidence) -> Measured:
     if not evidence.asked and not evidence.claims:
-        return absent("there was no request" if evidence.segments else NO_RUN)
+        return absent("there was no request" if evidence.ran else NO_RUN)
     if nothing := no_relay(evidence):
         return absent(nothing)
     requests = {(one.session, one.index): one for one in evidence.asked}
@@ -102,15 +102,19 @@ class _EngineStream:
 
 def _against_engine(evidence: Evidence, *, agent: bool) -> Measured:
     """The engine's sums minus those of what the agent claims, or of what passed the relay, the preflight included."""
-    if not evidence.segments:
+    if not evidence.ran:
         return absent(NO_RUN)
     engine = _engine_stream(evidence)
     if isinstance(engine, str):
         return absent(engine)
+    silent = 0
     if agent:
         other = _claimed(evidence.claims, computed=engine.computed)
         preflight = _asked((one for one in evidence.requests if one.session == 0), computed=engine.computed)
         left = engine.sums.minus(preflight).minus(other)
+        silent = sum(one.input_tokens is None and one.error is None for one in evidence.claims)
+        if silent:  # what the agent does not tell is no difference
+            left = _Sums(prompt=0, output=left.output)
     else:
         left = engine.sums.minus(_asked(evidence.requests, computed=engine.computed))
     told = f"engine minus {'agent' if agent else 'relay'}: {left.prompt:+,} prompt, {left.output:+,} output"
@@ -118,7 +122,9 @@ def _against_engine(evidence: Evidence, *, agent: bool) -> Measured:
         value=left.residual,
         n=engine.n,
         includes=joined(
-            "computed part of the prompts only" if engine.computed else None, told if left.residual else None
+            f"output tokens only: {silent} of {len(evidence.claims)} responses tell no fresh input" if silent else None,
+            "computed part of the prompts only" if engine.computed and not silent else None,
+            told if left.residual else None,
         ),
         source=engine.source,
     )

@@ -43,7 +43,7 @@ class Evidence:
 
     sessions: tuple[SessionRow, ...] = ()
     segments: tuple[SegmentRow, ...] = ()
-    """Empty: no run, only a project was scored."""
+    """Empty: only a project was scored, or nobody wrote down when sessions that were ingested ran."""
 
     tasks: tuple[TaskRow, ...] = ()
     tool_calls: int | None = None
@@ -66,6 +66,11 @@ class Evidence:
 
     whole: Evidence | None = None
     """The run that this is a part of, where it was narrowed to a scope."""
+
+    @property
+    def ran(self) -> bool:
+        """Whether an agent ran at all; where not, only a project was scored."""
+        return bool(self.segments or self.sessions)
 
     @cached_property
     def asked(self) -> tuple[RequestRecord, ...]:

@@ -54,6 +54,8 @@ def read_folder(
     requests = attribute(requests, scrapes, profile)
     requests = attribute_summaries(requests, match_summaries(requests, summaries).summaries, profile)
     events = _events(folders, adapter, warn)
+    for gap in source_gaps(profile, scrapes, summaries, asked=any(one.session > 0 for one in requests)):
+        warn(gap)
     return Evidence(
         profile=profile,
         requests=requests,
@@ -102,6 +104,20 @@ def _summaries(folder: Path, profile: EngineProfile, warn: Callable[[str], None]
             number = int(launch.name.rpartition("-")[2])
             found += read_summaries(launch / ENGINE_LOG, profile.log_summary, engine_process_start=number, warn=warn)
     return tuple(found)
+
+
+def source_gaps(
+    profile: EngineProfile, scrapes: Sequence[Scrape], summaries: Sequence[EngineSummary], *, asked: bool
+) -> list[str]:
+    """Sources that the engine's profile names and that gave nothing: a typo in it would else never be told."""
+    gaps = []
+    if profile.metrics is not None and asked and scrapes:
+        seen = {quantity for scrape in scrapes for quantity in scrape.values}
+        if lacking := sorted(set(profile.metrics.series) - seen):
+            gaps.append(f"the engine's metrics page never had a series of its profile for: {', '.join(lacking)}")
+    if profile.log_summary is not None and asked and not summaries:
+        gaps.append("no line of the engine's log is a request summary as its profile describes them")
+    return gaps
 
 
 def _refused(folders: Iterable[Path]) -> int:

@@ -154,11 +154,12 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         id="residual_agent_engine_tokens",
+        version=2,
         title="Residual, agent and engine",
         unit="tokens",
         statistic="sum",
         sources=("engine-log", "engine-counter"),
-        formula="the absolute difference in prompt plus the absolute difference in output tokens between the sums of all that the engine says it served, the relay's preflight left out, and of all that the agent claims; n counts the log's summaries, else the counters' readings",
+        formula="the absolute difference in prompt plus the absolute difference in output tokens between the sums of all that the engine says it served, the relay's preflight left out, and of all that the agent claims; output tokens alone where a response tells no fresh input; n counts the log's summaries, else the counters' readings",
         null_when="neither the engine's log nor its counters tell, or a counter fell",
         group="session",
     ),

@@ -15,7 +15,7 @@ NO_RUN = "no agent ran: only a project was scored"
 
 def _run_elapsed(evidence: Evidence) -> Measured:
     if not evidence.segments:
-        return absent(NO_RUN)
+        return absent("nobody wrote down when the sessions ran" if evidence.ran else NO_RUN)
     return Measured(
         value=fsum(segment.seconds for segment in evidence.segments),
         n=len(evidence.segments),
@@ -31,7 +31,7 @@ def _cut(evidence: Evidence) -> str | None:
 
 def _agent_sessions(role: Role | None) -> Formula:
     def compute(evidence: Evidence) -> Measured:
-        if not evidence.segments:
+        if not evidence.ran:
             return absent(NO_RUN)
         sessions = [one for one in evidence.agent_sessions if role in (None, one.role)]
         return Measured(value=len(sessions), n=len(evidence.agent_sessions))
@@ -40,7 +40,7 @@ def _agent_sessions(role: Role | None) -> Formula:
 
 
 def _engine_error_sessions(evidence: Evidence) -> Measured:
-    if not evidence.segments:
+    if not evidence.ran:
         return absent(NO_RUN)
     ended = [one for one in evidence.agent_sessions if one.outcome == "engine-error"]
     by_segment = [sum(one.segment == segment.segment for one in ended) for segment in evidence.segments]
@@ -52,7 +52,7 @@ def _engine_error_sessions(evidence: Evidence) -> Measured:
 
 def _model_responses(evidence: Evidence) -> Measured:
     if not evidence.claims:
-        return absent("the agent reports no response" if evidence.segments else NO_RUN)
+        return absent("the agent reports no response" if evidence.ran else NO_RUN)
     errors = sum(claim.error is not None for claim in evidence.claims)
     includes = f"{errors} error responses included" if errors else None
     return Measured(value=len(evidence.claims), n=len(evidence.claims), includes=includes)
@@ -60,7 +60,7 @@ def _model_responses(evidence: Evidence) -> Measured:
 
 def _served_requests(evidence: Evidence) -> Measured:
     if not evidence.asked:
-        return absent("there was no request" if evidence.segments else NO_RUN)
+        return absent("there was no request" if evidence.ran else NO_RUN)
     failed = len(evidence.asked) - len(evidence.served)
     includes = f"{failed} of {len(evidence.asked)} were not answered whole" if failed else None
     return Measured(value=len(evidence.served), n=len(evidence.asked), includes=includes, source=_seen_by(evidence))
@@ -72,7 +72,7 @@ def _seen_by(evidence: Evidence) -> SourceClass:
 
 
 def _refused_requests(evidence: Evidence) -> Measured:
-    if not evidence.segments:
+    if not evidence.ran:
         return absent(NO_RUN)
     if nothing := no_relay(evidence):
         return absent(nothing)
@@ -85,7 +85,7 @@ def _requests_begun(state: Literal["cold", "salted", "warm"]) -> Formula:
     """Requests in segments of which it is known how the cache was when they began."""
 
     def compute(evidence: Evidence) -> Measured:
-        if not evidence.segments:
+        if not evidence.ran:
             return absent(NO_RUN)
         states = {row.segment: row.cache.partition(":")[0] for row in evidence.segments if row.cache is not None}
         if not states:
@@ -100,7 +100,7 @@ def _requests_begun(state: Literal["cold", "salted", "warm"]) -> Formula:
 
 def _matched_requests(evidence: Evidence) -> Measured:
     if not evidence.asked and not evidence.claims:
-        return absent("there was no request" if evidence.segments else NO_RUN)
+        return absent("there was no request" if evidence.ran else NO_RUN)
     requests = {(one.session, one.index): one for one in evidence.asked}
     claims = {(one.session, one.index): one for one in evidence.claims}
     matched = disagreeing = 0
@@ -126,7 +126,7 @@ def _matched_requests(evidence: Evidence) -> Measured:
 
 def _unmatched_tokens(evidence: Evidence) -> Measured:
     if not evidence.asked and not evidence.claims:
-        return absent("there was no request" if evidence.segments else NO_RUN)
+        return absent("there was no request" if evidence.ran else NO_RUN)
     alone = [match for match in evidence.matches if match.how == "unmatched"]
     requests = {(one.session, one.index): one for one in evidence.asked}
     claims = {(one.session, one.index): one for one in evidence.claims}
@@ -150,7 +150,7 @@ def _unmatched_tokens(evidence: Evidence) -> Measured:
 def _told(name: str) -> Formula:
     def compute(evidence: Evidence) -> Measured:
         count = evidence.tool_calls if name == "tool_calls" else evidence.compactions
-        if not evidence.segments:
+        if not evidence.ran:
             return absent(NO_RUN)
         if count is None:
             return absent(f"the agent does not report its {name.replace('_', ' ')}")

@@ -87,7 +87,7 @@ def _claimed(name: Literal["input_tokens", "cached_tokens", "output_tokens", "re
     def compute(evidence: Evidence) -> Measured:
         # A response that ended in an error had nothing to report; what it did report counts.
         claims = [one for one in evidence.claims if one.error is None or getattr(one, name) is not None]
-        nothing = "the agent reports no response" if evidence.segments else NO_RUN
+        nothing = "the agent reports no response" if evidence.ran else NO_RUN
         return total((getattr(one, name) for one in claims), of_what="responses", nothing=nothing)
 
     return compute
@@ -108,7 +108,7 @@ TOKENS: Formulas = {
 
 
 def _nothing_served(evidence: Evidence, what: str) -> str:
-    if not evidence.segments:
+    if not evidence.ran:
         return "no engine ran: only a project was scored"
     if not evidence.served:
         return "no request was answered whole"

@@ -116,6 +116,9 @@ def read_counts(answer: AnswerReader, path: str, *, whole: bool, computed: int |
     return Counts(prompt=prompt, cached=cached, output=output, reasoning=reasoning, reasons=tuple(doubts.reasons))
 
 
+_NO_FIELD = "the profile names no field of the answer for it, and a request's times all have one source"
+
+
 def read_timings(
     answer: AnswerReader, profile: EngineProfile, *, whole: bool, ceiling_seconds: float | None
 ) -> Timings:
@@ -130,7 +133,7 @@ def read_timings(
     found: dict[str, float | int | None] = {}
     for name in _TIMINGS:
         place = profile.response_fields.get(name)
-        value, reason = (None, "the profile names no source") if place is None else _last_value(answer, place)
+        value, reason = (None, _NO_FIELD) if place is None else _last_value(answer, place)
         if reason is not None or place is None:
             found[name] = None
             if name not in ("computed_prompt_tokens", "queue_seconds"):

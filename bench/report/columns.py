@@ -124,8 +124,8 @@ SESSION: tuple[Column[SessionRow], ...] = (
 
 
 def _rate(row: RequestRecord) -> str:
-    if row.output_tokens is None or not row.decode_seconds:
-        return "-"
+    if row.output_tokens is None or row.output_tokens < 2 or not row.decode_seconds:
+        return "-"  # of one token there is no time between tokens
     return f"{row.output_tokens / row.decode_seconds:,.2f}"
 
 

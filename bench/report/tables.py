@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tabulate import tabulate
+import tabulate
 
 from bench.records.schema import CaseResult, Figure, RequestRecord, RunRecord
 from bench.report import columns
 from bench.report.columns import Column, Row
 
+tabulate.MIN_PADDING = 0  # its two more spaces a column would make the tables wider than a terminal
+
 
 def table(rows: Iterable[Row], shape: Sequence[Column[Row]]) -> str:
     """One table; cells are text already, so nothing is parsed as a number again."""
-    return tabulate(
+    return tabulate.tabulate(
         [[plain(column.cell(row)) for column in shape] for row in rows],
         headers=[column.title for column in shape],
         tablefmt="simple",
@@ -45,7 +47,7 @@ def sessions(record: RunRecord) -> str:
 
 def requests(listed: Sequence[RequestRecord]) -> str:
     """Requests, one row each, those of the preflight (session 000) included."""
-    return table(listed, columns.REQUEST)
+    return table(listed, _told(listed, columns.REQUEST))
 
 
 def cases_line(cases: Sequence[CaseResult]) -> str:
@@ -102,8 +104,13 @@ def _scoped(record: RunRecord, kind: str) -> str:
         scope, _, part = (figure.scope or "").partition(":")
         if scope == kind:
             parts.setdefault(part, {})[figure.id] = figure
-    shape = [column for column in columns.SCOPE if any(column.cell(row) != "-" for row in parts.items())]
-    return f"{columns.SCOPE_TABLES[kind]}\n{table(parts.items(), shape)}" if parts else ""
+    rows = list(parts.items())
+    return f"{columns.SCOPE_TABLES[kind]}\n{table(rows, _told(rows, columns.SCOPE))}" if parts else ""
+
+
+def _told(rows: Sequence[Row], shape: Sequence[Column[Row]]) -> list[Column[Row]]:
+    """The columns in which any row has something to say."""
+    return [column for column in shape if any(column.cell(row) != "-" for row in rows)]
 
 
 def _missed(case: CaseResult) -> str:

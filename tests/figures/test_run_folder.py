@@ -131,7 +131,15 @@ def test_damage_that_can_be_done_without_is_a_warning_that_names_no_place_of_thi
     watch(run, [reading(1.0, 0), reading(13.0, 1)])
     with (run / METRICS_FILE).open("ab") as stream:
         stream.write(b'{"format":1')
+    log(run, 0, 1, 2)
     assert found(run).warnings == (f"{METRICS_FILE}: line 3 is torn; that reading is lost",)
+
+
+def test_a_source_that_the_profile_names_and_that_gave_nothing_is_a_warning(run):
+    watch(run, [replace(reading(1.0, 0), lines=("other_total 3",))])
+    page, missing = found(run).warnings
+    assert page.startswith("the engine's metrics page never had a series of its profile for: ")
+    assert missing == "no line of the engine's log is a request summary as its profile describes them"
 
 
 def test_refused_requests_of_agent_sessions_are_summed_up(run):

@@ -41,7 +41,7 @@ def request(index: int, sent: float, ended: float, **more) -> RequestRecord:
     plain = {
         **empty,
         "last_token_at": None,
-        "reason": "ttft_seconds: the profile names no source",
+        "reason": "ttft_seconds: the profile names no field of the answer for it, and a request's times all have one source",
         "session": 1,
         "role": "builder",
         "attempt": 1,

@@ -77,7 +77,7 @@ def test_parts_stand_beside_each_other_below_the_totals(small_record):
     assert "accepted" not in by_role[0]
     assert by_role[2].split() == ["builder", "1,200", "2.500", "s"]
     assert by_role[3].split() == ["reviewer", "3", "-"]
-    assert "By prompt length in tokens (decode in tok/s)\npart      requests\n------  ----------\n2k-8k            7" in text
+    assert "By prompt length in tokens (decode in tok/s)\npart   requests\n-----  --------\n2k-8k         7" in text
     assert text.index("TTFT") < text.index("By role")
     assert "served_requests" not in text
 

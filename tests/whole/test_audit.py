@@ -108,7 +108,7 @@ def test_one_edited_figure_is_one_line(run):
     edit(run, change)
     lines = [line for line in audit(run, code=1).splitlines() if line.startswith("DIFFERS")]
     assert len(lines) == 1
-    assert lines[0].startswith("DIFFERS figure decode_tps: the record says value 4")
+    assert lines[0].startswith("DIFFERS figure decode_tps: the record says value ")
 
 
 @pytest.mark.parametrize(
