@@ -196,7 +196,9 @@ def test_no_usage(exchanged, play, path):
         "/v1/responses": named({"type": "response.completed", "response": COMPLETED}),
         "/v1/messages": named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}) + said.done,
     }.get(path, said.finish + said.done)
-    opening = named({"type": "message_start", "message": {"id": "answer-1"}}) if path == "/v1/messages" else said.opening
+    opening = (
+        named({"type": "message_start", "message": {"id": "answer-1"}}) if path == "/v1/messages" else said.opening
+    )
     _, _, record = exchanged(path, play.whole_stream(opening, said.text, end))
     assert (record.error, record.finish_reason) == (None, said.finish_reason)
     assert (record.prompt_tokens, record.cached_tokens, record.output_tokens) == (None, None, None)

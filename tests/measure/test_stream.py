@@ -80,7 +80,9 @@ def test_any_json_is_read_without_an_exception(value):
     reader.read_body(json.dumps(value).encode())
 
 
-TEXTS = st.sampled_from([b"a", b"", b" b", b"\\n", b"\\u00e9", b"\\x", b'\\"', b'"', b"\xe2\x82", b"\xff", b"\x01", b"\\", b"\\ud83d"])
+TEXTS = st.sampled_from(
+    [b"a", b"", b" b", b"\\n", b"\\u00e9", b"\\x", b'\\"', b'"', b"\xe2\x82", b"\xff", b"\x01", b"\\", b"\\ud83d"]
+)
 FORMS = st.sampled_from(
     [
         b'{"id":"c","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}',
