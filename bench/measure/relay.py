@@ -1,14 +1,17 @@
 """The hop between agents and the engine: passes model traffic unchanged, dates it, keeps it as evidence.
 
-One asyncio loop in one thread (its connections: `hop.py`), and one thread that writes the evidence, so that no answer
+One asyncio loop in one thread (its connections: `client_side.py`, `engine_side.py`), and one thread that writes the evidence, so that no answer
 waits for another one's compression. Each session gets its own address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import shutil
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -19,12 +22,16 @@ from typing import Any, Self, TypeVar
 
 from bench.contracts import ExchangeSummary, RelayAddress, SessionLabel
 from bench.errors import EvidenceError, HarnessError, UsageError
-from bench.measure.hop import GRACE_SECONDS, ClientSide, Traffic, Wiring
+from bench.measure.client_side import ClientSide
+from bench.measure.engine_side import GRACE_SECONDS, Traffic, Wiring
 from bench.measure.relayed import ExchangeHook, SessionTraffic
 from bench.measure.socket_folder import make_socket_folder
 
 _UNWRITTEN_EXCHANGES = 64
 """So many may wait to be written; then the relay waits, rather than hold more and more of them."""
+
+_SWITCH_SECONDS = 1e-4
+"""How soon a thread of the harness that computes has to let the relay run; Python's own 5 ms would be seen in a TTFT."""
 
 _BACKLOG = 256
 _READ_BYTES = 262_144
@@ -57,6 +64,7 @@ class Relay:
     ) -> None:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
             raise UsageError("the engine's API key holds a line end or another character that no header can carry")
+        family, address = _resolved(engine_host, engine_port)
         self._engine_process = engine_process
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _, context: self._note_context(context))
@@ -67,9 +75,12 @@ class Relay:
         self._fault: BaseException | None = None
         self._folder = Path()
         self._sockets = sockets
+        self._switch_seconds = 0.0
         self._wiring = Wiring(
             loop=self._loop,
             engine=(engine_host, engine_port),
+            family=family,
+            address=address,
             api_key=api_key,
             stall_seconds=stall_seconds,
             clock=clock,
@@ -81,6 +92,8 @@ class Relay:
 
     def __enter__(self) -> Self:
         self._folder = make_socket_folder(self._sockets)
+        self._switch_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
         return self
 
@@ -94,6 +107,7 @@ class Relay:
         self._loop.close()
         self._writer.shutdown()
         shutil.rmtree(self._folder)
+        sys.setswitchinterval(self._switch_seconds)
         if kind is None:
             self._raise_fault()
 
@@ -185,7 +199,7 @@ class Relay:
         for engine in list(session.traffic.underway):
             engine.cut("aborted: the session ended before the answer's end")
         for client in list(session.traffic.clients):
-            client.transport.abort()
+            client.abort()
         await _take_in_what_happened()
         for server in session.servers:
             server.close()
@@ -211,6 +225,19 @@ class _Session:
         self.traffic = Traffic(session=kept)
         self.socket = socket
         self.servers: tuple[asyncio.Server, ...] = ()
+
+
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Where a name leads: of several addresses the first that takes a connection, if any does. Raises UsageError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"the engine's address {host}:{port} leads nowhere ({error.strerror or error})") from error
+    ways: list[tuple[socket.AddressFamily, Any]] = [(family, address) for family, _, _, _, address in found]
+    for family, address in ways[1:] and ways:
+        with contextlib.suppress(OSError), socket.create_connection(address[:2], timeout=1):
+            return family, address
+    return ways[0]
 
 
 async def _take_in_what_happened() -> None:

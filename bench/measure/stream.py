@@ -101,12 +101,13 @@ class AnswerReader:
         """
         ends: list[int] = []
         start, finish = self._pattern
+        begin, behind = len(start), len(finish)
         for end, data in events:
             if (
-                start
+                begin
                 and data.startswith(start)
                 and data.endswith(finish)
-                and _STRING.fullmatch(data, len(start), len(data) - len(finish))
+                and _STRING.fullmatch(data, begin, len(data) - behind)
             ):
                 self._objects += 1
                 self._repeated = data
@@ -114,6 +115,7 @@ class AnswerReader:
             elif self._take_event(data):
                 ends.append(end)
                 start, finish = self._pattern
+                begin, behind = len(start), len(finish)
         return ends
 
     def _take_event(self, data: bytes) -> bool:
@@ -143,9 +145,10 @@ class AnswerReader:
     def _take(self, found: dict[str, Any]) -> None:
         self._objects += 1
         inner: dict[str, Any] = next((part for key in _INNER if isinstance(part := found.get(key), dict)), {})
+        values, number = self.values, self._objects
         for key, value in found.items():
-            if value is not None and not isinstance(value, list) and (key in self.values or self._room()):
-                self.values[key] = (self._objects, value)
+            if value is not None and not isinstance(value, list) and (key in values or len(values) < _VALUE_KEYS):
+                values[key] = (number, value)
         for holder in (found, inner):
             if self.response_id is None and isinstance(holder.get("id"), str):
                 self.response_id = holder["id"][:200]
@@ -161,9 +164,6 @@ class AnswerReader:
             self.complete = True
         if self.error is None:
             self.error = error_text(found) or error_text(inner)
-
-    def _room(self) -> bool:
-        return len(self.values) < _VALUE_KEYS
 
 
 def has_token(found: dict[str, Any]) -> bool:

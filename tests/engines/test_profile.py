@@ -132,7 +132,12 @@ def test_units_and_optional_parts_have_their_defaults(tmp_path):
         ("decode_ms", "decode_hours", 20, "unknown group 'decode_hours'; known: key, response_id, prompt_tokens"),
         ("reset:", "    - 'done'\nreset:", 20, "several lines need a group 'key' in each"),
         ("method: POST", "method: PUT", 23, "key 'reset.method': expected 'GET', 'POST' or 'DELETE', got 'PUT'"),
-        ("  queue_seconds: not told\n", "", None, "'queue_seconds' must stand under 'response_fields', 'metrics.series'"),
+        (
+            "  queue_seconds: not told\n",
+            "",
+            None,
+            "'queue_seconds' must stand under 'response_fields', 'metrics.series'",
+        ),
         (
             "unavailable:",
             "unavailable:\n  ttft_seconds: not told",

@@ -283,6 +283,20 @@ def test_headers_key_and_session(relayed, play, tmp_path):
     assert all(b"sk-secret-1" not in body for body in (exchange.request, exchange.response))
 
 
+def test_an_address_that_leads_nowhere():
+    with pytest.raises(UsageError, match=r"the engine's address no\.such\.name\.invalid:1 leads nowhere"):
+        Relay("no.such.name.invalid", 1, api_key=None)
+
+
+def test_a_name_with_several_addresses(engine, play, tmp_path):
+    """`localhost` may be ::1 first, where an engine on 127.0.0.1 does not listen."""
+    served = engine(play.json_answer({"ok": 1}))
+    with Relay("localhost", served.port, api_key=None) as relay:
+        address = relay.open_session(play.label(), tmp_path)
+        assert b'"ok"' in play.ask(address, play.post())
+    assert f"Host: localhost:{served.port}" in served.played[-1].head
+
+
 def test_a_key_that_no_header_can_carry_is_refused_unseen():
     with pytest.raises(UsageError) as caught:
         Relay("127.0.0.1", 1, api_key="sk-1\n")
@@ -300,6 +314,45 @@ def test_a_line_of_ten_megabytes(relayed, play, tmp_path):
     (exchange,) = kept(tmp_path)
     assert exchange.request == request
     assert len(exchange.arrivals) == 1
+
+
+def test_a_slow_client_slows_the_engine_and_nobody_has_stalled(relayed, play, tmp_path):
+    body = b"0123456789abcdef" * 2_500_000
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    _, relay, address = relayed([head, body], stall_seconds=1.0)
+    with play.connect(address) as connection:
+        connection.sendall(play.post())
+        time.sleep(1.5)  # longer than an engine may be silent
+        pieces = []
+        while piece := connection.recv(1 << 20):
+            pieces.append(piece)
+    assert b"".join(pieces).endswith(body)
+    (exchange,) = kept_after(relay, play, tmp_path)
+    assert exchange.fault is None
+    assert exchange.response == body
+
+
+def test_an_answer_to_a_request_that_was_not_read(play, tmp_path):
+    """An engine that refuses a request by its head: the answer passes, and what was not sent is no fault."""
+    request = b"x" * 30_000_000
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Relay("127.0.0.1", server.getsockname()[1], api_key=None) as relay,
+    ):
+        address = relay.open_session(play.label(), tmp_path)
+        with play.connect(address) as connection, ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(connection.sendall, play.post(request))
+            asked, _ = server.accept()
+            with asked:
+                asked.recv(1000)
+                asked.sendall(play.json_answer({"error": "too large"}, "413 No")[0])
+                assert play.read_all(connection).startswith(b"HTTP/1.1 413 No\r\n")
+                sending.result()
+        (summary,) = relay.close_session(play.label())
+    assert (summary.status, summary.error) == (413, "too large")
+    (exchange,) = kept(tmp_path)
+    assert exchange.request == request
+    assert exchange.sent_at <= exchange.first_byte_at
 
 
 def test_sixty_four_streams_at_once(relayed, play, tmp_path):
@@ -386,13 +439,15 @@ def test_a_hook_that_raises_breaks_the_relay_but_no_answer(engine, play, tmp_pat
         raise error
 
     served = engine(play.json_answer({"ok": 1}))
-    with (
-        pytest.raises((HarnessError, EvidenceError)),
-        Relay("127.0.0.1", served.port, api_key=None, **{hook: broken}) as relay,
-    ):
-        address = relay.open_session(play.label(), tmp_path)
-        assert b'"ok"' in play.ask(address, play.post())
-        relay.close_session(play.label())
+
+    def run():
+        with Relay("127.0.0.1", served.port, api_key=None, **{hook: broken}) as relay:
+            address = relay.open_session(play.label(), tmp_path)
+            assert b'"ok"' in play.ask(address, play.post())
+            relay.close_session(play.label())
+
+    with pytest.raises((HarnessError, EvidenceError)):
+        run()
 
 
 def test_sessions_do_not_mix(relayed, play, tmp_path):

@@ -142,7 +142,7 @@ def test_cpu_of_a_response_of_fifty_chunks(benchmark, capsys, part, tmp_path, pa
     """
     engine = part("engine", *((FIRST_MS, EACH_MS) if paced else (0, 0)))
     ways = {"pump": part("pump", engine.port), "relay": part("relay", engine.port, tmp_path)}
-    rounds, asked = (25 if paced else 250), request(50)
+    rounds, asked = (15 if paced else 250), request(50)
     used: dict[str, list[float]] = {name: [] for name in ways}
 
     def run():
