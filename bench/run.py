@@ -43,6 +43,8 @@ class Ending:
     kind: RunEnd
     reason: str
     project: Snapshot | None = None
+    altered: tuple[str, ...] = ()
+    """Evidence that had changed since the last record of a run that had ended already."""
 
 
 def execute(spec: RunSpec, progress: ProgressSink, interrupts: Interrupts) -> tuple[RunRecord, Path]:
@@ -127,8 +129,9 @@ def _drive(  # noqa: PLR0917 - as _ending
     adapter = open_adapter(subject.agent)
     journal = Journal.open(folder / "journal.jsonl")
     end = next_step(journal.entries, spec.workload.limits, spec.workload.drive) if journal.entries else None
+    over = isinstance(end, End) and end.kind != "blocked"
+    altered = altered_since_record(folder, served_anew=not over)
     if not isinstance(end, End) or end.kind == "blocked":
-        altered = altered_since_record(folder)
         project.mkdir()
         with served(
             spec,
@@ -164,7 +167,7 @@ def _drive(  # noqa: PLR0917 - as _ending
                 end = drive(parts)
     digest = last_snapshot(journal.entries)
     project_left = load(folder / "snapshots", digest) if digest else None
-    return Ending(kind=end.kind, reason=end.reason, project=project_left)
+    return Ending(kind=end.kind, reason=end.reason, project=project_left, altered=altered if over else ())
 
 
 def _earlier_salt(journal: Sequence[JournalEntry]) -> str | None:
@@ -250,7 +253,11 @@ def _keep(
         tasks=evidence.tasks,
         cases=cases,
         figures=found.figures,
-        warnings=(*found.warnings, *_alterations(granted)),
+        warnings=(
+            *found.warnings,
+            *_alterations(granted),
+            *(f"evidence had changed since the last record: {path}" for path in ending.altered),
+        ),
         deviations=(*_isolation(_weakest(box, granted), box), *_limits_set(spec, granted), *_changes(evidence.journal)),
         evidence=store.manifest(folder),
     )

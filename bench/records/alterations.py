@@ -8,11 +8,12 @@ from pathlib import Path
 from bench.errors import EvidenceError
 from bench.records.store import read_record
 
-_WRITTEN_ANEW = ("cases.json", "requests.jsonl", "engine/profile.json", "scoring/")
-"""Made again with every record, from what is checked."""
+_WRITTEN_ANEW = ("cases.json", "requests.jsonl", "scoring/")
+_PROFILE = "engine/profile.json"
+"""Made again with every record, from what is checked; the profile only where the engine is served again."""
 
 
-def altered_since_record(folder: Path) -> tuple[str, ...]:
+def altered_since_record(folder: Path, *, served_anew: bool = True) -> tuple[str, ...]:
     """Files that are missing or differ from the newest record's digests; one that only grew is held to its old part.
 
     Empty where there is no record yet. A record that cannot be read counts as altered itself.
@@ -26,7 +27,9 @@ def altered_since_record(folder: Path) -> tuple[str, ...]:
     return tuple(
         file.path
         for file in evidence
-        if not file.path.startswith(_WRITTEN_ANEW) and _digest(folder / file.path, file.bytes) != file.sha256
+        if not file.path.startswith(_WRITTEN_ANEW)
+        and not (served_anew and file.path == _PROFILE)
+        and _digest(folder / file.path, file.bytes) != file.sha256
     )
 
 
