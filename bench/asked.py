@@ -59,6 +59,10 @@ def plan(
         agent=AgentSpec(name=agent),
     )
     open_adapter(subject.agent)
+    if not sandbox and subject.engine.api_key_env is not None:
+        raise UsageError(
+            f"{subject.engine.api_key_env} and --unsafe-no-sandbox do not go together: without a box an agent can read the key"
+        )
     earlier = store.find_run(folder, resume) if resume else None
     return RunSpec(workload=asked, subject=subject, results=folder, resume=earlier, sandbox=sandbox)
 
@@ -137,6 +141,7 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
         "revision": workload.revision,
         "brief_sha256": workload.brief_sha256,
         "hidden_sha256": hidden_digest(workload.hidden),
+        "unsafe_no_sandbox": not spec.sandbox,
     }
     if spec.subject is not None:
         engine = spec.subject.engine

@@ -37,7 +37,7 @@ class Interrupts:
 
     @contextmanager
     def held_off(self) -> Iterator[None]:
-        """Inside, signals wait: what is being written is written whole. Keep it short."""
+        """Inside, signals are dropped: what is being written is written whole. Keep it short."""
         with _handled_by(signal.SIG_IGN):
             yield
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -12,16 +11,23 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bench.agents.adapters import open_adapter
 from bench.asked import begin, begun_with, default_limits, run_folder, told
-from bench.contracts import Box, Isolation, Progress, ProgressSink
+from bench.contracts import Box, Progress, ProgressSink
+from bench.figures.deviations import (
+    alterations,
+    configurations,
+    isolation_deviations,
+    run_deviations,
+    weakest_isolation,
+)
 from bench.figures.run_figures import figures_of_run
 from bench.interrupts import Interrupts, RunInterrupted
 from bench.loop.journal import Journal, last_snapshot, read_journal
 from bench.loop.perform import LoopParts, drive
 from bench.loop.steps import End, next_step
+from bench.loop.taming import tame
 from bench.loop.verifying import run_verify
 from bench.loop.workspace import Workspace
 from bench.records import cases_file, requests_file, store
@@ -161,13 +167,17 @@ def _drive(  # noqa: PLR0917 - as _ending
                 sleep=time.sleep,
                 cache=str(by.cache),
                 salt=by.cache.salt,
-                configuration={**configuration(by, adapter=adapter, box=box), "altered": list(altered)},
+                configuration={
+                    **configuration(by, adapter=adapter, box=box),
+                    "own_limits": asdict(default_limits(spec)),
+                    "altered": list(altered),
+                },
             )
             with interrupts.gracefully():
                 end = drive(parts)
     digest = last_snapshot(journal.entries)
     project_left = load(folder / "snapshots", digest) if digest else None
-    return Ending(kind=end.kind, reason=end.reason, project=project_left, altered=altered if over else ())
+    return Ending(kind=end.kind, reason=tame(end.reason, 2_000), project=project_left, altered=altered if over else ())
 
 
 def _earlier_salt(journal: Sequence[JournalEntry]) -> str | None:
@@ -235,7 +245,9 @@ def _keep(
     evidence = found.evidence
     if evidence.segments:
         requests_file.write_requests(folder, evidence.requests)
-    granted = _granted(evidence.journal)
+    judged_in = {"name": box.name, "isolation": box.isolation}
+    granted = configurations(evidence.journal)
+    boxes = [one["box"] for one in granted] or [judged_in]
     begun = begun_with(folder)
     simulated = evidence.profile is not None and evidence.profile.simulated
     record = RunRecord(
@@ -246,7 +258,7 @@ def _keep(
         valid=cases_file.is_valid(ending.kind, cases),
         simulated=simulated,
         created_at=begun["created_at"],
-        identity={**begun["identity"], "isolation": _weakest(box, granted), "simulated": simulated},
+        identity={**begun["identity"], "isolation": weakest_isolation(boxes), "simulated": simulated},
         configuration={"limits": asdict(spec.workload.limits), **(granted[-1] if granted else {})},
         segments=evidence.segments,
         sessions=evidence.sessions,
@@ -255,63 +267,10 @@ def _keep(
         figures=found.figures,
         warnings=(
             *found.warnings,
-            *_alterations(granted),
+            *alterations(evidence.journal),
             *(f"evidence had changed since the last record: {path}" for path in ending.altered),
         ),
-        deviations=(*_isolation(_weakest(box, granted), box), *_limits_set(spec, granted), *_changes(evidence.journal)),
+        deviations=run_deviations(evidence.journal) if granted else isolation_deviations(boxes),
         evidence=store.manifest(folder),
     )
     return record, store.write_record(folder, record, max(1, len(evidence.segments)))
-
-
-def _granted(journal: Sequence[JournalEntry]) -> list[dict[str, Any]]:
-    """The configuration of every segment."""
-    return [dict(entry.detail["configuration"]) for entry in journal if entry.event == "segment-started"]
-
-
-def _weakest(box: Box, granted: Sequence[dict[str, Any]]) -> Isolation:
-    """The weakest isolation that any part of the run had."""
-    seen = {box.isolation, *(one["box"]["isolation"] for one in granted)}
-    return "none" if "none" in seen else "weaker" if "weaker" in seen else "boxed"
-
-
-def _alterations(granted: Sequence[dict[str, Any]]) -> list[str]:
-    return [
-        f"segment {number}: evidence had changed since the last record: {path}"
-        for number, one in enumerate(granted, 1)
-        for path in one.get("altered", ())
-    ]
-
-
-def _isolation(isolation: Isolation, box: Box) -> list[str]:
-    if isolation == "none":
-        return ["no box: agent and project could reach this machine, hidden cases included (--unsafe-no-sandbox)"]
-    return [f"weaker isolation: {box.name}"] if isolation == "weaker" else []
-
-
-def _limits_set(spec: RunSpec, granted: Sequence[dict[str, Any]]) -> list[str]:
-    """Every limit that any segment ran with and that is not the workload's own."""
-    own = asdict(default_limits(spec))
-    found = [
-        f"limit {name} set to {value:g}"
-        for one in granted or [{"limits": asdict(spec.workload.limits)}]
-        for name, value in sorted(one["limits"].items())
-        if value != own[name]
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _changes(journal: Sequence[JournalEntry]) -> list[str]:
-    """What a later segment was given otherwise than the one before it."""
-    opened = [entry.detail for entry in journal if entry.event == "segment-started"]
-    found = []
-    for number, (before, now) in enumerate(itertools.pairwise(opened), start=2):
-        earlier, later = before["configuration"]["limits"], now["configuration"]["limits"]
-        found += [
-            f"segment {number}: limit {name} is {later[name]:g}, before it {earlier[name]:g}"
-            for name in sorted(later)
-            if later[name] != earlier.get(name)
-        ]
-        if other := [name for name in now["changed"] if name not in ("limits", "altered")]:
-            found.append(f"segment {number}: changed since the segment before: {', '.join(other)}")
-    return found

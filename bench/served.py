@@ -26,6 +26,7 @@ from bench.records import provenance
 from bench.records.snapshot import write_atomically
 from bench.spec import RunSpec, Subject, engine_key
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EXCHANGES_FILE = "exchanges.jsonl"
 _PREFLIGHT_SECONDS = 120.0
 _STALL_SECONDS = 3600.0
@@ -170,6 +171,7 @@ def configuration(by: Served, *, adapter: Adapter, box: Box) -> dict[str, Any]:
             "model": engine.model,
             "model_sha256": engine.model_sha256,
             "owned": engine.owned,
+            "on_this_machine": engine.host in _LOOPBACK,
             "context_window": engine.context_window,
             "granted": dict(engine.granted),
             "not_known": dict(engine.not_known),

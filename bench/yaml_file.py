@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_BYTES = 4_000_000
+_MOST_NODES = 200_000
 _LOADER = getattr(
     yaml, "CSafeLoader", yaml.SafeLoader
 )  # libyaml's parser where PyYAML was built with it: ten times faster
@@ -38,6 +39,7 @@ def load_mapping(path: Path) -> tuple[dict[str, Any], dict[tuple[Any, ...], int]
         root = yaml.compose(text, Loader=_LOADER)
         if not isinstance(root, yaml.MappingNode):
             raise FileFormatError(path, "expected a mapping of keys to values", line=1)
+        _refuse_explosion(path, root)
         lines: dict[tuple[Any, ...], int] = {}
         _note_lines(path, root, (), lines)
         data: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
@@ -65,6 +67,22 @@ def load_model(path: Path, model: type[Model]) -> Model:
         first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
         line = _line_of(first["loc"], lines) if first["loc"] else None
         raise FileFormatError(path, _sentence(first, model), line=line) from error
+
+
+def _refuse_explosion(path: Path, root: yaml.Node) -> None:
+    """Raises FileFormatError where aliases, written out, would make a file far larger than it is."""
+    left, waiting = _MOST_NODES, [root]
+    while waiting:
+        node = waiting.pop()
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        left -= len(parts)
+        if left < 0:
+            raise FileFormatError(path, f"more than {_MOST_NODES:,} values, aliases written out")
+        waiting += parts
 
 
 def _note_lines(

@@ -86,3 +86,12 @@ def test_any_text_gives_data_or_a_file_format_error(tmp_path_factory, text):
     place.write_text(text, encoding="utf-8", errors="replace")
     with contextlib.suppress(FileFormatError):
         load_model(place, Outer)
+
+
+def test_aliases_that_explode_are_refused(tmp_path):
+    place = tmp_path / "bomb.yaml"
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    place.write_text("\n".join(levels), encoding="utf-8")
+    with pytest.raises(FileFormatError, match="aliases written out"):
+        load_mapping(place)

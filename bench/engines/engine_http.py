@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _MAX_BODY_BYTES = 4_000_000
+_SHORTEST_KEY = 8
+"""A shorter key is no secret, and a word that answers may well hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +57,18 @@ class Endpoint:
         try:
             connection.request(method, path, content, headers)
             response = connection.getresponse()
-            return Answer(status=response.status, body=response.read(_MAX_BODY_BYTES))
+            return Answer(status=response.status, body=self._struck(response.read(_MAX_BODY_BYTES)))
         except (OSError, http.client.HTTPException):
             # Refused, reset or half an answer: a server that is starting does all of these.
             return Answer(status=None)
         finally:
             connection.close()
+
+    def _struck(self, body: bytes) -> bytes:
+        """The body with the key struck out: what an engine tells of itself is shown and kept."""
+        key = self._api_key or ""
+        if len(key) < _SHORTEST_KEY:
+            return body
+        for form in (key, json.dumps(key)[1:-1], key.replace("/", "\\/")):
+            body = body.replace(form.encode(), b"*" * len(form))
+        return body

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.errors import EvidenceError, UsageError
+from bench.figures.deviations import alterations, configurations, run_deviations, weakest_isolation
 from bench.figures.differences import Difference, of_rows, of_values
 from bench.figures.ingested_folder import SHEET, figures_of_ingested
 from bench.figures.kept_files import file_differences, record_differences, snapshot_differences
 from bench.figures.run_figures import RunFigures, figures_of_run
 from bench.records import cases_file, requests_file, store
-from bench.records.schema import Figure, RunRecord
+from bench.records.schema import Figure, JournalEntry, RunRecord
 from bench.scoring.hidden_set import expected_cases, hidden_digest
 from bench.spec import AgentSpec, read_workload
 
@@ -22,6 +23,7 @@ Recompute = Callable[[Path, RunRecord], RunFigures]
 
 _TAKEN = (
     "hidden cases are compared with cases.json; whether the project earns them, only a new scoring can say",
+    "nothing is signed: whoever rewrites evidence and record together, digests included, is not found out",
     "memory samples, the relay's instants and the agent's event stream are taken as they were written down",
 )
 
@@ -114,6 +116,7 @@ def _facts(folder: Path, record: RunRecord, found: RunFigures) -> list[Differenc
     simulated = evidence.profile is not None and evidence.profile.simulated
     identity: dict[str, Any] = {**begun["identity"], "simulated": simulated}
     differences = [
+        *of_values("run_id", record.run_id, folder.name),
         *of_values("created_at", record.created_at, begun["created_at"]),
         *of_values("simulated", record.simulated, simulated),
         *of_values("valid", record.valid, cases_file.is_valid(record.end, record.cases)),
@@ -125,14 +128,22 @@ def _facts(folder: Path, record: RunRecord, found: RunFigures) -> list[Differenc
         told = {key: record.configuration.get(key) for key in granted}
         differences += of_values("configuration", told, granted)
     elif started is not None:
-        identity["isolation"] = granted.get("box", {}).get("isolation")
+        identity["isolation"] = weakest_isolation([one["box"] for one in configurations(evidence.journal)])
         differences += of_values("configuration", record.configuration, granted)
+        differences += of_values("deviations", record.deviations, run_deviations(evidence.journal))
         if record.end != "interrupted":  # a run that was stopped while it was judged ended otherwise in its journal
             differences += of_values("end", record.end, evidence.segments[-1].end)
+            differences += of_values("reason", record.reason, _reason(evidence.journal))
     for key in sorted({*identity, *record.identity} - ({"isolation"} - {*identity})):
         differences += of_values(f"identity {key}", record.identity.get(key), identity.get(key))
-    lost = [text for text in found.warnings if text not in record.warnings]
+    lost = [text for text in (*found.warnings, *alterations(evidence.journal)) if text not in record.warnings]
     return differences + [Difference(what="warning", record="nothing of it", evidence=text) for text in lost]
+
+
+def _reason(journal: Sequence[JournalEntry]) -> str:
+    """Why the last segment ended, as the loop wrote it down."""
+    ended = next((one for one in reversed(journal) if one.event == "segment-ended"), None)
+    return str(ended.detail.get("reason", "")) if ended is not None else ""
 
 
 def _requests(folder: Path, found: RunFigures) -> list[Difference]:

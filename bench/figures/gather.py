@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.engine_profile import EngineProfile
 from bench.measure.exchange import iterate_exchanges, request_record
+from bench.measure.wall_clock import WallClock
 from bench.records.schema import RequestRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    requests: tuple[RequestRecord, ...]
+    """Ordered by session and request."""
+
+    clock_step: str | None
+    """What the machine's clock did, where it was set meanwhile."""
 
 
 def gather_requests(
     session_folders: Iterable[Path], profile: EngineProfile, *, warn: Callable[[str], None]
-) -> tuple[RequestRecord, ...]:
-    """Every exchange of every session as a record, ordered by session and request; one exchange in memory at a time.
+) -> Gathered:
+    """Every exchange of every session as a record; one exchange in memory at a time.
 
     A session without requests may have no file. Raises EvidenceError on damage that is no torn last line.
     """
-    records = [
-        request_record(exchange, profile)
-        for folder in session_folders
-        for exchange in iterate_exchanges(folder / "exchanges.jsonl", warn=warn)
-    ]
-    return tuple(sorted(records, key=lambda record: (record.session, record.index)))
+    clock = WallClock()
+    records = []
+    for folder in session_folders:
+        for exchange in iterate_exchanges(folder / "exchanges.jsonl", warn=warn):
+            clock.look(exchange)
+            records.append(request_record(exchange, profile))
+    ordered = sorted(records, key=lambda record: (record.session, record.index))
+    return Gathered(requests=tuple(ordered), clock_step=clock.step())

@@ -14,13 +14,16 @@ from bench.records.schema import MemorySample
 
 def _swapped_in(evidence: Evidence) -> Measured:
     counted = [sample for sample in evidence.memory if sample.swapped_in_bytes is not None]
-    steps = [step for segment in _samples_by_segment(evidence, counted) for step in _steps(segment)]
-    if not steps:
-        return absent(_no_samples(evidence, counted, "how much was swapped in"), len(counted))
+    segments = [list(samples) for samples in _samples_by_segment(evidence, counted)]
+    steps = [step for samples in segments for step in _steps(samples)]
     if any(step < 0 for step in steps):
         return absent("the system's counter fell within a segment", len(counted))
+    if not steps or min(map(len, segments)) < 2:
+        return absent(_no_samples(evidence, counted, "how much was swapped in"), len(counted))
     return Measured(
-        value=sum(steps), n=len(counted), includes="all processes of the machine, time spent blocked excluded"
+        value=sum(steps),
+        n=sum(map(len, segments)),
+        includes="all processes of the machine, time spent blocked excluded",
     )
 
 
@@ -37,14 +40,6 @@ def _pressure(level: Literal["warning", "critical"]) -> Formula:
 ENGINE_SIZE = "the engine's resident size"
 
 
-def _owned(evidence: Evidence) -> bool:
-    """Whether the harness started the engine."""
-    configured = [
-        entry.detail.get("configuration", {}) for entry in evidence.journal if entry.event == "segment-started"
-    ]
-    return all(one.get("engine", {}).get("owned", True) for one in configured)
-
-
 def _peak(name: Literal["engine_rss_bytes", "gpu_used_bytes"], what: str, includes: str) -> Formula:
     def compute(evidence: Evidence) -> Measured:
         sizes = [size for sample in evidence.memory if (size := getattr(sample, name)) is not None]
@@ -56,12 +51,29 @@ def _peak(name: Literal["engine_rss_bytes", "gpu_used_bytes"], what: str, includ
     return compute
 
 
+def _here(formula: Formula) -> Formula:
+    """A figure of the machine that the engine runs on; the harness can only sample its own."""
+
+    def compute(evidence: Evidence) -> Measured:
+        if all(_configured(evidence, "on_this_machine")):
+            return formula(evidence)
+        return absent("the engine runs on another machine than the one that was sampled")
+
+    return compute
+
+
+def _configured(evidence: Evidence, key: str) -> list[bool]:
+    """What each segment says of its engine; True where it says nothing."""
+    started = [entry.detail.get("configuration", {}) for entry in evidence.journal if entry.event == "segment-started"]
+    return [bool(one.get("engine", {}).get(key, True)) for one in started if isinstance(one, dict)]
+
+
 MEMORY: Formulas = {
-    "swapped_in_bytes": _swapped_in,
-    "memory_pressure_warning": _pressure("warning"),
-    "memory_pressure_critical": _pressure("critical"),
-    "engine_rss_peak_bytes": _peak("engine_rss_bytes", ENGINE_SIZE, "all processes of the engine"),
-    "gpu_memory_peak_bytes": _peak("gpu_used_bytes", "its GPU memory", "all GPUs, all processes that use them"),
+    "swapped_in_bytes": _here(_swapped_in),
+    "memory_pressure_warning": _here(_pressure("warning")),
+    "memory_pressure_critical": _here(_pressure("critical")),
+    "engine_rss_peak_bytes": _here(_peak("engine_rss_bytes", ENGINE_SIZE, "all processes of the engine")),
+    "gpu_memory_peak_bytes": _here(_peak("gpu_used_bytes", "its GPU memory", "all GPUs, all processes that use them")),
 }
 
 
@@ -84,6 +96,6 @@ def _no_samples(evidence: Evidence, told: Sequence[object], what: str) -> str:
         return NO_ENGINE
     if not evidence.memory:
         return "no memory sample was taken"
-    if not told and what == ENGINE_SIZE and not _owned(evidence):
+    if not told and what == ENGINE_SIZE and not all(_configured(evidence, "owned")):
         return "the engine was attached: whose process answers cannot be told"
-    return "fewer than two samples in any segment" if told else f"the system does not tell {what}"
+    return "fewer than two samples in one of the segments" if told else f"the system does not tell {what}"

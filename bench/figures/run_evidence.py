@@ -64,6 +64,9 @@ class Evidence:
     refused: int | None = None
     """Requests that the relay let nobody have: paths and methods that are no model endpoint. None: not counted."""
 
+    clock_step: str | None = None
+    """What the machine's clock did, where it was set while the run went on."""
+
     whole: Evidence | None = None
     """The run that this is a part of, where it was narrowed to a scope."""
 
@@ -89,8 +92,14 @@ class Evidence:
 
     @cached_property
     def draft_source(self) -> SourceClass | None:
-        """The same for counts of drafted tokens."""
-        return most_common(one.draft_source for one in (self.whole or self).served)
+        """The same for counts of drafted tokens, by those that drafted.
+
+        Answers in which nothing was drafted often do not say so; where counters say 0 instead, they must not outvote.
+        """
+        served = (self.whole or self).served
+        return most_common(one.draft_source for one in served if one.drafted_tokens) or most_common(
+            one.draft_source for one in served
+        )
 
     @cached_property
     def timed(self) -> OneSource:

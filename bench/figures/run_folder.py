@@ -50,8 +50,10 @@ def read_folder(
         warn(found.torn)
     folders = sorted(place for place in (folder / "sessions").glob("[0-9]*") if place.is_dir())
     scrapes, summaries = _scrapes(folder, profile, warn), _summaries(folder, profile, warn)
-    requests = gather_requests(folders, profile, warn=warn)
-    requests = attribute(requests, scrapes, profile)
+    gathered = gather_requests(folders, profile, warn=warn)
+    if gathered.clock_step is not None:
+        warn(gathered.clock_step)
+    requests = attribute(gathered.requests, scrapes, profile)
     requests = attribute_summaries(requests, match_summaries(requests, summaries).summaries, profile)
     events = _events(folders, adapter, warn)
     for gap in source_gaps(profile, scrapes, summaries, asked=any(one.session > 0 for one in requests)):
@@ -73,6 +75,7 @@ def read_folder(
         scrapes=scrapes,
         summaries=summaries,
         refused=_refused(folders),
+        clock_step=gathered.clock_step,
     )
 
 
@@ -102,7 +105,9 @@ def _summaries(folder: Path, profile: EngineProfile, warn: Callable[[str], None]
     for launch in sorted((folder / "engine").glob("launch-*"), key=lambda place: int(place.name.rpartition("-")[2])):
         if (launch / ENGINE_LOG).is_file():
             number = int(launch.name.rpartition("-")[2])
-            found += read_summaries(launch / ENGINE_LOG, profile.log_summary, engine_process_start=number, warn=warn)
+            # One launch has one log of its own: whatever looks like another start in it was printed, not started.
+            of_one_process = replace(profile.log_summary, starts=None)
+            found += read_summaries(launch / ENGINE_LOG, of_one_process, engine_process_start=number, warn=warn)
     return tuple(found)
 
 
@@ -113,7 +118,10 @@ def source_gaps(
     gaps = []
     if profile.metrics is not None and asked and scrapes:
         seen = {quantity for scrape in scrapes for quantity in scrape.values}
-        if lacking := sorted(set(profile.metrics.series) - seen):
+        lost = [scrape.problem for scrape in scrapes if not scrape.values]
+        if lost:
+            gaps.append(f"{len(lost)} of {len(scrapes)} readings of the metrics page gave nothing: {lost[0]}")
+        if lacking := sorted(set(profile.metrics.series) - seen) if seen else []:
             gaps.append(f"the engine's metrics page never had a series of its profile for: {', '.join(lacking)}")
     if profile.log_summary is not None and asked and not summaries:
         gaps.append("no line of the engine's log is a request summary as its profile describes them")

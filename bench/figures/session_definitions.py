@@ -13,7 +13,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
         statistic="sum",
         sources=("harness",),
         formula="Σ seconds of the segments: waits after engine errors included, time spent blocked excluded",
-        null_when="there was no segment",
+        null_when="there was no segment, or the machine's clock was set or slept meanwhile (over 5 s)",
         group="session",
     ),
     Definition(

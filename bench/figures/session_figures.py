@@ -16,6 +16,8 @@ NO_RUN = "no agent ran: only a project was scored"
 def _run_elapsed(evidence: Evidence) -> Measured:
     if not evidence.segments:
         return absent("nobody wrote down when the sessions ran" if evidence.ran else NO_RUN)
+    if evidence.clock_step is not None:
+        return absent(evidence.clock_step, len(evidence.segments))
     return Measured(
         value=fsum(segment.seconds for segment in evidence.segments),
         n=len(evidence.segments),

@@ -6,7 +6,9 @@ A request gets what the counters grew by between the newest reading before it an
   before it ended itself. Engines count parts of a request while it runs, so overlapping ones cannot be told apart;
 * what ended before it was counted already, as far as the engine may be late;
 * the counter of finished requests, where there is one, grew by exactly one;
-* the prompt and the output grew by exactly what the response says it used.
+* the prompt and the output grew by exactly what the response says it used;
+* a time that is the sum of a histogram had exactly one observation: engines note the first token when it comes, and
+  count the rest when the request is finished, so another client's may lie in the window without its counts.
 
 Else its figures stay None with the reason. Counters that fell mean that the engine was started anew.
 """
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
 from bench.engine_profile import EngineProfile, MetricsPage
-from bench.measure.counters import ROUNDED_DIGITS
+from bench.measure.counters import OBSERVATIONS, ROUNDED_DIGITS
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.taken_figures import TIMINGS, Offer, lacking, take
 from bench.records.schema import EngineSummary, RequestRecord, Scrape
@@ -95,8 +97,8 @@ class _Gap:
 
     request: RequestRecord
     previous: RequestRecord | None
-    previous_settled: bool
-    """The engine had surely counted all that ended before, when the previous request's reading was taken."""
+    settled_by: Scrape | None
+    """The reading in which the engine had surely counted all that ended before; None: none did."""
 
     next_sent_at: float
     """When the first of the requests that ended later was sent; infinite after the last one."""
@@ -121,22 +123,23 @@ def _offers(requests: Sequence[RequestRecord], readings: Sequence[Scrape], metri
         following = (usable[number] for number in range(bisect_left(asked, start), len(usable)))
         return tuple(one for one in takewhile(lambda one: one.asked_at <= end, following) if one.answered_at <= end)
 
-    offers, settled = [], True
+    offers: list[Offer] = []
+    settled: Scrape | None = None
     bounds = [-math.inf, *ends, math.inf]
     for number, request in enumerate(requests):
         gap = _Gap(
             request=request,
             previous=requests[number - 1] if number else None,
-            previous_settled=settled,
+            settled_by=settled,
             next_sent_at=later_sent[number],
             before=between(bounds[number], request.ended_at),
             after=between(request.ended_at, bounds[number + 2]),
         )
-        settled = False
+        settled = None
         try:
             window = _window(gap, metrics, lost)
             growth = _growth(*window)
-            settled = _finished(growth, *window)
+            settled = window[1] if _finished(growth, *window) else None
             _check_counts(growth, request)
         except _UnattributedError as error:
             offers.append(Offer(source="engine-counter", reasons=(f"counters: {error}",)))
@@ -160,7 +163,7 @@ def _window(gap: _Gap, metrics: MetricsPage, lost: int) -> tuple[Scrape, Scrape]
     if previous is not None:
         if (
             metrics.late_seconds
-            and not gap.previous_settled
+            and (gap.settled_by is None or before.asked_at < gap.settled_by.asked_at)
             and before.asked_at < previous.ended_at + metrics.late_seconds
         ):
             raise _UnattributedError("the request before may not have been counted yet when the page was read")
@@ -223,6 +226,8 @@ def _offer(
     for name in (name for name in lacking(request) if name in metrics.series):
         if name not in growth:
             reasons.append(f"{name}: its counter is not on both pages")
+        elif (timed := growth.get(OBSERVATIONS.format(name), 1)) != 1:
+            reasons.append(f"{name}: {timed:.0f} requests were timed between the readings, not one")
         elif name in TIMINGS and (off := _step(name, before, after)) > _ROUNDED_SHARE * growth[name] > 0:
             reasons.append(f"{name}: its counter grew by {growth[name]:.3g}, and the page may round by {off:g}")
         else:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bench.engine_profile import MetricSeries, MetricsPage, Quantity, Unit
+from bench.engine_profile import MetricSeries, MetricsPage, Unit
 
 PAGE_BYTES = 16_777_216
 """A larger page is not read."""
@@ -20,6 +20,9 @@ PAGE_BYTES = 16_777_216
 ROUNDED_DIGITS = 6
 MOST_ROUNDED_TOKENS = 999_999
 """C++ streams round to six digits. On a page where every number looks so, larger counts may be wrong."""
+
+OBSERVATIONS = "observations of {}"
+"""Name of a value beside the quantities: how many times were summed up in a histogram's `_sum`."""
 
 _NOTHING_THERE = "none of the profile's counters stands on the page"
 _LARGEST = 2.0**53
@@ -66,8 +69,8 @@ class PageError(Exception):
     """The page is no whole metrics page; the text says why."""
 
 
-def read_page(text: str, metrics: MetricsPage) -> tuple[Mapping[Quantity, float], str | None]:
-    """Seconds and tokens of the profile's counters on one page, and what could not be believed.
+def read_page(text: str, metrics: MetricsPage) -> tuple[Mapping[str, float], str | None]:
+    """Seconds and tokens of the profile's counters on one page by Quantity, and what could not be believed.
 
     A quantity is the sum over all series of the first of its names that has a series whose labels agree. A name that is
     not on the page gives no value and, unless none is there, no problem: engines show some counters only once used.
@@ -76,10 +79,12 @@ def read_page(text: str, metrics: MetricsPage) -> tuple[Mapping[Quantity, float]
         page = _scan(text, _names(metrics))
     except PageError as error:
         return {}, str(error)
-    values: dict[Quantity, float] = {}
+    values: dict[str, float] = {}
     problems = []
     for quantity, series in metrics.series.items():
         value, problem = _total(page, series)
+        if value is not None and (counted := _observations(page, series)) is not None:
+            values[OBSERVATIONS.format(quantity)] = counted
         if problem is not None:
             problems.append(f"{quantity}: {problem}")
         elif value is not None:
@@ -110,7 +115,12 @@ def may_be_rounded(lines: Iterable[str]) -> bool:
 
 
 def _names(metrics: MetricsPage) -> frozenset[str]:
-    return frozenset(name for series in metrics.series.values() for name in series.names)
+    names = [name for series in metrics.series.values() for name in series.names]
+    return frozenset([*names, *(_count_of(name) for name in names if name.endswith("_sum"))])
+
+
+def _count_of(name: str) -> str:
+    return f"{name.removesuffix('_sum')}_count"
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -173,6 +183,14 @@ def _total(page: _Page, series: MetricSeries) -> tuple[float | None, str | None]
             numbers.append(number)
         return math.fsum(numbers), None
     return None, None
+
+
+def _observations(page: _Page, series: MetricSeries) -> float | None:
+    """How many times the histogram holds whose sum is read; None where it is no histogram, or does not say."""
+    used = next((name for name in series.names if name in page.series), "")
+    if not used.endswith("_sum"):
+        return None
+    return _total(page, MetricSeries(names=(_count_of(used),), labels=series.labels, unit="tokens"))[0]
 
 
 def _count(text: str, unit: Unit, *, exact: bool) -> tuple[float | None, str]:

@@ -11,7 +11,7 @@ from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange_line import Exchange, decode_line
-from bench.measure.reported import MOST_TOKENS_A_SECOND, read_counts, read_timings
+from bench.measure.reported import MOST_TOKENS_A_SECOND, impossible, read_counts, read_timings
 from bench.measure.stream import AnswerReader, body_error_text
 from bench.records.schema import RequestRecord
 
@@ -31,7 +31,7 @@ def iterate_exchanges(path: Path, *, warn: Callable[[str], None]) -> Iterator[Ex
                     return
                 try:
                     exchange = decode_line(line, before=before)
-                except (ValueError, KeyError, TypeError, zlib.error) as error:
+                except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
                     raise EvidenceError(f"{path}: line {number} is damaged ({error})") from error
                 before = exchange.request
                 yield exchange
@@ -97,13 +97,31 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         whole=error is None,
         ceiling_seconds=None if profile.simulated else exchange.ended_at - exchange.sent_at,
     )
-    counts = read_counts(answer, exchange.path, whole=error is None, computed=timings.computed_prompt)
+    counts = read_counts(
+        answer,
+        exchange.path,
+        whole=error is None,
+        computed=timings.computed_prompt,
+        cached_place=profile.response_fields.get("cached_tokens"),
+    )
     decode = timings.decode
     reasons = [*timings.reasons, *counts.reasons]
     if decode is not None and counts.output is not None and counts.output - 1 > decode * MOST_TOKENS_A_SECOND:
         reasons.append(f"decode_seconds: {counts.output} tokens in {decode:g} s cannot be")
         decode = None
-    measured = any(value is not None for value in (timings.ttft, timings.prefill, decode))
+    first_token = exchange.arrivals[0][1] if exchange.arrivals else None
+    ceiling = None if profile.simulated else exchange.ended_at - exchange.sent_at
+    wait = None if first_token is None else first_token - exchange.sent_at
+    wrong = impossible(timings.ttft, decode, first_token=wait, ceiling=ceiling)
+    reasons += [f"{name}: {why}" for name, why in wrong.items()]
+    ttft, decode = (
+        None if name in wrong else value for name, value in (("ttft_seconds", timings.ttft), ("decode_seconds", decode))
+    )
+    if counts.output == 0:
+        # An answer without a token has no time to its first one, whatever the engine says.
+        reasons.append("ttft_seconds: no token was generated; decode_seconds: no token was generated")
+        ttft = decode = None
+    measured = any(value is not None for value in (ttft, timings.prefill, decode))
     label = exchange.label
     return RequestRecord(
         session=label.session,
@@ -119,7 +137,7 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         response_id=answer.response_id,
         sent_at=exchange.sent_at,
         first_byte_at=exchange.first_byte_at,
-        first_token_at=exchange.arrivals[0][1] if exchange.arrivals else None,
+        first_token_at=first_token,
         last_token_at=exchange.arrivals[-1][1] if exchange.arrivals else None,
         ended_at=exchange.ended_at,
         finish_reason=answer.finish_reason,
@@ -130,7 +148,7 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         reasoning_tokens=counts.reasoning,
         drafted_tokens=timings.drafted,
         accepted_tokens=timings.accepted,
-        ttft_seconds=timings.ttft,
+        ttft_seconds=ttft,
         prefill_seconds=timings.prefill,
         decode_seconds=decode,
         queue_seconds=timings.queue,

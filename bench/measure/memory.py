@@ -97,6 +97,6 @@ def read_samples(path: Path, *, warn: Callable[[str], None]) -> tuple[MemorySamp
         return ()
     except OSError as error:
         raise EvidenceError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise EvidenceError(f"{path}: line {len(samples) + 1} is damaged ({error})") from error
     return tuple(samples)

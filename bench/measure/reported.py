@@ -88,10 +88,12 @@ class _Doubts:
         return value
 
 
-def read_counts(answer: AnswerReader, path: str, *, whole: bool, computed: int | None) -> Counts:
+def read_counts(
+    answer: AnswerReader, path: str, *, whole: bool, computed: int | None, cached_place: ResponseField | None = None
+) -> Counts:
     """Counts from the last usage of an answer.
 
-    `computed` is how many prompt tokens the engine says it really computed: it stands in for a missing cached count
+    `cached_place`: where cached tokens stand if not where OpenAI has them. `computed` is how many prompt tokens the engine says it really computed: it stands in for a missing cached count
     and must agree with a reported one. Of an answer that is not `whole` the output is not known: usage that came on
     the way counts less than was generated.
     """
@@ -103,6 +105,8 @@ def read_counts(answer: AnswerReader, path: str, *, whole: bool, computed: int |
     if answer.finished_at_object is None or (answer.usage_at_object or 0) < answer.finished_at_object:
         output = reasoning = None
         doubts.reasons.append("output_tokens: the last usage came before the answer's end")
+    if cached is None and whole and cached_place is not None:
+        cached = doubts.count("cached_tokens", _last_value(answer, cached_place)[0])
     cached = doubts.at_most("cached_tokens", cached, prompt)
     reasoning = doubts.at_most("reasoning_tokens", reasoning, output)
     if computed is not None and prompt is not None and computed <= prompt:
@@ -156,6 +160,25 @@ def read_timings(
         computed_prompt=_whole(found, "computed_prompt_tokens"),
         reasons=tuple(doubts.reasons),
     )
+
+
+def impossible(
+    ttft: float | None, decode: float | None, *, first_token: float | None, ceiling: float | None
+) -> dict[str, str]:
+    """Which of two times cannot be beside the relay's clock, and why; nothing where `ceiling` is None: simulated time.
+
+    `first_token`: after how many seconds the relay had the first token; None where it was not streamed.
+    """
+    if ceiling is None or ttft is None:
+        return {}
+    if ttft == 0:
+        return {"ttft_seconds": "0 s cannot be"}
+    if first_token is not None and ttft > first_token * 1.01 + _ROUNDING_SECONDS:
+        return {"ttft_seconds": f"{ttft:.3f} s, but the first token was here after {first_token:.3f} s"}
+    if decode is not None and ttft + decode > ceiling * 1.01 + _ROUNDING_SECONDS:
+        said = f"{ttft:.3f} s to the first token and {decode:.3f} s of decoding are longer than the whole exchange"
+        return dict.fromkeys(("ttft_seconds", "decode_seconds"), f"{said} ({ceiling:.3f} s)")
+    return {}
 
 
 def _raw_counts(

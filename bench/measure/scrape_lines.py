@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.engine_profile import MetricsPage, Quantity
+from bench.engine_profile import MetricsPage
 from bench.errors import EvidenceError
 from bench.measure.counters import may_be_rounded, read_page
 from bench.records.schema import Scrape
@@ -102,7 +102,7 @@ def iterate_scrapes(path: Path, metrics: MetricsPage, *, warn: Callable[[str], N
                     return
                 try:
                     reading = lines.decode(line)
-                except (ValueError, KeyError, TypeError, OverflowError) as error:
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
                     raise EvidenceError(f"{path}: line {number} is damaged ({error})") from error
                 yield scrape_of(reading, metrics)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def iterate_scrapes(path: Path, metrics: MetricsPage, *, warn: Callable[[str], N
 
 def scrape_of(reading: Reading, metrics: MetricsPage) -> Scrape:
     """The reading's counters in seconds and tokens."""
-    values: Mapping[Quantity, float] = {}
+    values: Mapping[str, float] = {}
     problem = reading.lost
     if problem is None:
         values, problem = read_page("".join(f"{line}\n" for line in reading.lines), metrics)
@@ -121,7 +121,7 @@ def scrape_of(reading: Reading, metrics: MetricsPage) -> Scrape:
         engine_process=reading.engine_process,
         asked_at=reading.asked_at,
         answered_at=reading.answered_at,
-        values=dict[str, float](values.items()),
+        values=dict(values),
         problem=problem,
         rounded=may_be_rounded(reading.lines),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bench.engine_profile import EngineProfile
-from bench.measure.reported import MOST_SECONDS, MOST_TOKENS, MOST_TOKENS_A_SECOND
+from bench.measure.reported import MOST_SECONDS, MOST_TOKENS, MOST_TOKENS_A_SECOND, impossible
 from bench.records.schema import RequestRecord
 
 TIMINGS = ("ttft_seconds", "prefill_seconds", "decode_seconds", "queue_seconds")
@@ -54,6 +54,11 @@ def take(record: RequestRecord, offer: Offer, profile: EngineProfile) -> Request
                 taken[name] = value if name in TIMINGS else int(value)
             else:
                 doubts.append(f"{name}: {doubt}")
+    wait = None if record.first_token_at is None else record.first_token_at - record.sent_at
+    ttft, decode = taken.get("ttft_seconds"), taken.get("decode_seconds")
+    for name, why in impossible(ttft, decode, first_token=wait, ceiling=ceiling).items():
+        del taken[name]
+        doubts.append(f"{name}: {why}")
     drafted, accepted = taken.get("drafted_tokens"), taken.get("accepted_tokens")
     if drafted is None or accepted is None or accepted > drafted:
         for name in DRAFTS:

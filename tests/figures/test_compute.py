@@ -258,6 +258,8 @@ def test_swaps_count_within_segments_and_a_falling_counter_is_no_figure(figures,
     assert figures(segments=segments, memory=memory)["swapped_in_bytes"].value == 501
     rebooted = (sample(0.0, 9000), sample(9.0, 9000), sample(100.0, 10), sample(105.0, 12))
     assert figures(segments=segments, memory=rebooted)["swapped_in_bytes"].value == 2
+    short = figures(segments=segments, memory=memory[:3])["swapped_in_bytes"]
+    assert (short.value, short.reason) == (None, "fewer than two samples in one of the segments")
     fell = figures(segments=segments, memory=(sample(0.0, 9000), sample(9.0, 10)))["swapped_in_bytes"]
     assert (fell.value, fell.reason) == (None, "the system's counter fell within a segment")
     assert figures(memory=())["swapped_in_bytes"].reason == "no memory sample was taken"

@@ -40,8 +40,8 @@ def test_requests_of_all_sessions_in_order(tmp_path, profile):
     (folders[0] / "exchanges.jsonl").write_bytes(line(2, 0))
     (folders[1] / "exchanges.jsonl").write_bytes(line(1, 1) + line(1, 0) + b"{")
     said: list[str] = []
-    records = gather_requests(folders, profile, warn=said.append)
+    records = gather_requests(folders, profile, warn=said.append).requests
     assert [(record.session, record.index) for record in records] == [(1, 0), (1, 1), (2, 0)]
     assert {(record.engine_process, record.error) for record in records} == {(2, "refused: no")}
     assert len(said) == 1
-    assert gather_requests([tmp_path / "missing"], profile, warn=pytest.fail) == ()
+    assert gather_requests([tmp_path / "missing"], profile, warn=pytest.fail).requests == ()

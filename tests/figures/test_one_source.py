@@ -44,6 +44,17 @@ def test_drafts_have_a_source_of_their_own(figures, request_of):
     assert found["requests_without_timings"].value == 0
 
 
+def test_requests_in_which_nothing_was_drafted_do_not_outvote_those_that_drafted(figures, request_of):
+    drafted = request_of(drafted_tokens=50, accepted_tokens=40, draft_source="engine-response")
+    nothing = [
+        request_of(index=number, drafted_tokens=0, accepted_tokens=0, draft_source="engine-counter")
+        for number in (1, 2, 3)
+    ]
+    drafts = figures(requests=(drafted, *nothing))["draft_acceptance"]
+    assert (drafts.value, drafts.n, drafts.source) == (0.8, 1, "engine-response")
+    assert figures(requests=tuple(nothing))["draft_acceptance"].reason == "nothing was drafted"
+
+
 def test_counters_say_themselves_what_they_include(figures, request_of, profile):
     from dataclasses import replace
 

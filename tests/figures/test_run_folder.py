@@ -138,8 +138,32 @@ def test_damage_that_can_be_done_without_is_a_warning_that_names_no_place_of_thi
 def test_a_source_that_the_profile_names_and_that_gave_nothing_is_a_warning(run):
     watch(run, [replace(reading(1.0, 0), lines=("other_total 3",))])
     page, missing = found(run).warnings
-    assert page.startswith("the engine's metrics page never had a series of its profile for: ")
+    assert page.startswith("1 of 1 readings of the metrics page gave nothing: ")
     assert missing == "no line of the engine's log is a request summary as its profile describes them"
+
+
+def test_a_series_that_never_stands_on_the_page_is_a_warning(run):
+    whole = reading(1.0, 0)
+    watch(run, [replace(whole, lines=tuple(line for line in whole.lines if "ttft" not in line))])
+    log(run, 0, 1, 2)
+    assert found(run).warnings == ("the engine's metrics page never had a series of its profile for: ttft_seconds",)
+
+
+def test_a_clock_that_was_set_takes_the_elapsed_time_away_and_says_so(run):
+    lines = [
+        encode_line(
+            replace(
+                exchange(n), started_at=1_000.0 + 10 * n + 3_600 * (n == 2), sent_at=10.0 * n, ended_at=10.0 * n + 5
+            ),
+            before=b"{}" * bool(n),
+        )
+        for n in range(3)
+    ]
+    (run / "sessions" / "001" / "exchanges.jsonl").write_bytes(b"".join(lines))
+    log(run, 0, 1, 2)
+    result = found(run)
+    assert "clock was set, or it slept: 3,600 s" in result.warnings[0]
+    assert result.evidence.clock_step == result.warnings[0]
 
 
 def test_refused_requests_of_agent_sessions_are_summed_up(run):

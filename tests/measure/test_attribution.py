@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bench.engine_profile import EngineProfile, MetricSeries, MetricsPage
 from bench.measure.attribution import attribute, attribute_summaries
+from bench.measure.counters import OBSERVATIONS
 from bench.records.schema import EngineSummary, RequestRecord, Scrape
 
 QUANTITIES = (
@@ -215,6 +216,29 @@ def test_what_is_missing_on_the_page_is_said_and_the_rest_taken():
         "queue_seconds: its counter is not on both pages; accepted_tokens: its counter is not on both pages; "
         "counters: accepted_tokens: x is 'NaN', no count"
     )
+
+
+def test_a_histogram_in_which_another_clients_first_token_fell_tells_no_time_to_it():
+    timed = OBSERVATIONS.format("ttft_seconds")
+    before, after = reading(0, **grown(1), **{timed: 3.0}), reading(10, **grown(2), **{timed: 5.0})
+    [told] = attribute([request(0, 1, 9)], [before, after], profile_of())
+    assert (told.ttft_seconds, told.decode_seconds) == (None, GROWN["decode_seconds"])
+    assert "ttft_seconds: 2 requests were timed between the readings, not one" in told.reason
+    [alone] = attribute([request(0, 1, 9)], [before, replace(after, values={**after.values, timed: 4.0})], profile_of())
+    assert alone.ttft_seconds == GROWN["ttft_seconds"]
+
+
+def test_a_reading_from_before_the_late_count_of_the_request_before_is_none_to_go_from():
+    """Two equal requests; the first is counted while the second runs, the second not in time."""
+    first, second = request(0, 0.5, 1.5), request(1, 1.52, 5.52)
+    readings = [
+        *(reading(0.1, **grown(0)), reading(1.51, **grown(0))),
+        *(reading(4.0, **grown(1)), reading(5.53, **grown(1, ttft_seconds=0.1))),
+    ]
+    told = attribute([first, second], readings, profile_of(late=2.0))
+    assert told[0].ttft_seconds == GROWN["ttft_seconds"]
+    assert (told[1].ttft_seconds, told[1].source) == (None, None)
+    assert "may not have been counted yet" in told[1].reason
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.engine_profile import MetricSeries, MetricsPage
-from bench.measure.counters import PageError, kept_lines, read_page
+from bench.measure.counters import OBSERVATIONS, PageError, kept_lines, read_page
 from bench.spec import REPOSITORY
 
 RECORDINGS = REPOSITORY / "fixtures" / "recordings"
@@ -69,8 +69,9 @@ def test_a_recorded_page_of_llama_server():
 
 def test_a_recorded_page_of_vllm():
     before, after = recorded("vllm-0.32.0", VLLM)
-    assert before == dict.fromkeys(VLLM.series, 0)
-    assert after == {
+    timed = [OBSERVATIONS.format(name) for name in ("ttft_seconds", "decode_seconds")]
+    assert before == dict.fromkeys([*VLLM.series, *timed], 0)
+    assert after == dict.fromkeys(timed, 1) | {
         "prompt_tokens": 44,
         "cached_tokens": 0,
         "output_tokens": 64,
@@ -203,9 +204,11 @@ def test_our_reader_and_prometheus_client_agree_on_the_recorded_pages():
         for family in prometheus_client.parser.text_string_to_metric_families(page):
             for sample in family.samples:
                 totals[sample.name] = totals.get(sample.name, 0) + sample.value
-        values, _ = read_page(page, metrics)
-        for quantity, value in values.items():
-            assert value in [totals[name] for name in metrics.series[quantity].names if name in totals]
+        values = dict(read_page(page, metrics)[0])
+        for quantity, series in metrics.series.items():
+            value = values.pop(quantity, None)
+            assert value is None or value in [totals[name] for name in series.names if name in totals]
+        assert all(value == 1 for value in values.values())  # one observation of each time
 
 
 LABEL_VALUES = st.text(max_size=8)
@@ -226,7 +229,8 @@ def test_what_prometheus_client_writes_is_read_exactly(children, seconds, other)
     histogram.observe(seconds)
     metrics = page_of(output_tokens=counter("x_total"), decode_seconds=counter("t_sum", unit="s"))
     page = prometheus_client.generate_latest(registry).decode()
-    assert read_page(page, metrics) == ({"output_tokens": sum(children.values()), "decode_seconds": seconds}, None)
+    values = {"output_tokens": sum(children.values()), "decode_seconds": seconds}
+    assert read_page(page, metrics) == ({**values, OBSERVATIONS.format("decode_seconds"): 1}, None)
     one = next(iter(children))
     only = page_of(output_tokens=counter("x_total", a=one[0], b=one[1]))
     assert read_page(page, only)[0] == {"output_tokens": children[one]}

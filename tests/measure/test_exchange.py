@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.contracts import SessionLabel
+from bench.engine_profile import ResponseField
 from bench.errors import EvidenceError
 from bench.measure.exchange import read_exchanges, request_record
 from bench.measure.exchange_line import Exchange, decode_line, encode_line, shared_length
@@ -221,6 +222,15 @@ def test_simulated_time_may_be_longer_than_the_exchange(profile):
     last = {"choices": [], "usage": USAGE, "timings": {**TIMINGS, "prompt_ms": 50_000}}
     record = request_record(exchange(response=stream(token(), finish(), last)), replace(profile, simulated=True))
     assert record.ttft_seconds == 50.0
+
+
+def test_cached_tokens_stand_where_the_profile_says_if_not_where_openai_has_them(profile):
+    place = ResponseField(path="usage.hits", unit="tokens")
+    elsewhere = replace(profile, response_fields={"cached_tokens": place})
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "hits": 60}
+    assert request_record(exchange(response=stream(token(), finish(usage=usage))), elsewhere).cached_tokens == 60
+    both = {**usage, "prompt_tokens_details": {"cached_tokens": 8}}
+    assert request_record(exchange(response=stream(token(), finish(usage=both))), elsewhere).cached_tokens == 8
 
 
 def test_cached_tokens_from_what_was_computed(profile):

@@ -274,3 +274,21 @@ def test_tables_show_the_parts(whole):
     out = runcard("show", str(whole)).stdout
     assert "By role" in out
     assert "By prompt length" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda record: record.update(deviations=["limit sessions set to 3"]), "deviations"),
+        (lambda record: record.update(reason="because"), "reason"),
+        (lambda record: record.update(run_id="another"), "run_id"),
+    ],
+    ids=["deviations", "reason", "run_id"],
+)
+def test_the_words_of_a_record_are_compared_too(run, change, what):
+    edit(run, change)
+    assert f"DIFFERS {what}" in audit(run, code=1)
+
+
+def test_an_audit_says_what_it_cannot_find_out(run):
+    assert "nothing is signed" in audit(run, code=0)

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.whole.gate import gated_engine
 from tests.whole.running import bench
 
 
@@ -103,3 +104,14 @@ def test_odd_values_are_told_too(tmp_path, arguments, words):
     assert done.code == 4, done.out
     assert words in done.out
     assert "Traceback" not in done.out
+
+
+def test_a_key_is_never_where_an_agent_without_a_box_could_read_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNCARD_ENGINE_KEY", "sk-pearl-diver-94")
+    with gated_engine(tmp_path / "engine", "sk-pearl-diver-94") as (url, _):
+        done = bench(
+            "--workload", "csv-totals", "--engine-url", url, "--unsafe-no-sandbox", "--results", str(tmp_path / "r")
+        )
+    assert done.code == 4
+    assert "RUNCARD_ENGINE_KEY and --unsafe-no-sandbox do not go together" in done.out
+    assert list((tmp_path / "r").iterdir()) == []
