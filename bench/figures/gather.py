@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.engine_profile import EngineProfile
-from bench.measure.exchange import iterate_exchanges, request_record
+from bench.measure.exchange import DAMAGED, iterate_exchanges, request_record
 from bench.measure.wall_clock import WallClock
 from bench.records.schema import RequestRecord
 
@@ -33,6 +33,10 @@ def gather_requests(
     for folder in session_folders:
         for exchange in iterate_exchanges(folder / "exchanges.jsonl", warn=warn):
             clock.look(exchange)
-            records.append(request_record(exchange, profile))
+            record = request_record(exchange, profile)
+            records.append(record)
+            if record.reason is not None and DAMAGED in record.reason:
+                said = record.reason.partition(DAMAGED)[2].partition("; ")[0]
+                warn(f"session {record.session:03d}, request {record.index}: {DAMAGED}{said}")
     ordered = sorted(records, key=lambda record: (record.session, record.index))
     return Gathered(requests=tuple(ordered), clock_step=clock.step())

@@ -11,7 +11,7 @@ from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange_line import Exchange, decode_line
-from bench.measure.reported import MOST_TOKENS_A_SECOND, impossible, read_counts, read_timings
+from bench.measure.reported import MOST_TOKENS_A_SECOND, Counts, Timings, impossible, read_counts, read_timings
 from bench.measure.stream import AnswerReader, body_error_text
 from bench.records.schema import RequestRecord
 
@@ -72,6 +72,21 @@ def error_of(exchange: Exchange, answer: AnswerReader) -> str | None:
     return None
 
 
+DAMAGED = "the answer is damaged: "
+
+
+def damage_of(exchange: Exchange, answer: AnswerReader) -> str | None:
+    """What of an answer's bytes is no JSON or no UTF-8, whatever could be read of it all the same."""
+    if exchange.status is None or not 200 <= exchange.status < 300 or exchange.path == MODELS_PATH:
+        return None
+    try:
+        exchange.response.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if exchange.response_bytes == len(exchange.response):  # else it was cut by us, perhaps within a letter
+            return f"byte {error.start:,} is no UTF-8"
+    return answer.damage
+
+
 def summarise(exchange: Exchange, answer: AnswerReader) -> ExchangeSummary:
     """The exchange as far as a session's outcome and limits need it."""
     error = error_of(exchange, answer)
@@ -104,23 +119,9 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         computed=timings.computed_prompt,
         cached_place=profile.response_fields.get("cached_tokens"),
     )
-    decode = timings.decode
-    reasons = [*timings.reasons, *counts.reasons]
-    if decode is not None and counts.output is not None and counts.output - 1 > decode * MOST_TOKENS_A_SECOND:
-        reasons.append(f"decode_seconds: {counts.output} tokens in {decode:g} s cannot be")
-        decode = None
-    first_token = exchange.arrivals[0][1] if exchange.arrivals else None
-    ceiling = None if profile.simulated else exchange.ended_at - exchange.sent_at
-    wait = None if first_token is None else first_token - exchange.sent_at
-    wrong = impossible(timings.ttft, decode, first_token=wait, ceiling=ceiling)
-    reasons += [f"{name}: {why}" for name, why in wrong.items()]
-    ttft, decode = (
-        None if name in wrong else value for name, value in (("ttft_seconds", timings.ttft), ("decode_seconds", decode))
-    )
-    if counts.output == 0:
-        # An answer without a token has no time to its first one, whatever the engine says.
-        reasons.append("ttft_seconds: no token was generated; decode_seconds: no token was generated")
-        ttft = decode = None
+    ttft, decode, wrong = _believed(exchange, timings, counts, simulated=profile.simulated)
+    damage = damage_of(exchange, answer)
+    reasons = [*timings.reasons, *counts.reasons, *wrong, *([f"{DAMAGED}{damage}"] if damage else [])]
     measured = any(value is not None for value in (ttft, timings.prefill, decode))
     label = exchange.label
     return RequestRecord(
@@ -137,7 +138,7 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         response_id=answer.response_id,
         sent_at=exchange.sent_at,
         first_byte_at=exchange.first_byte_at,
-        first_token_at=first_token,
+        first_token_at=exchange.arrivals[0][1] if exchange.arrivals else None,
         last_token_at=exchange.arrivals[-1][1] if exchange.arrivals else None,
         ended_at=exchange.ended_at,
         finish_reason=answer.finish_reason,
@@ -156,3 +157,25 @@ def request_record(exchange: Exchange, profile: EngineProfile) -> RequestRecord:
         draft_source="engine-response" if timings.drafted is not None else None,
         reason="; ".join(reasons) or None,
     )
+
+
+def _believed(
+    exchange: Exchange, timings: Timings, counts: Counts, *, simulated: bool
+) -> tuple[float | None, float | None, list[str]]:
+    """TTFT and decode seconds as far as they can be true beside the counts and the relay's clock, and why not."""
+    ttft, decode = timings.ttft, timings.decode
+    if counts.output == 0:
+        # An answer without a token has no time to its first one, whatever the engine says.
+        return None, None, [f"{name}: no token was generated" for name in ("ttft_seconds", "decode_seconds")]
+    reasons = []
+    if decode is not None and counts.output is not None and counts.output - 1 > decode * MOST_TOKENS_A_SECOND:
+        reasons.append(f"decode_seconds: {counts.output} tokens in {decode:g} s cannot be")
+        decode = None
+    wrong = impossible(
+        ttft,
+        decode,
+        first_token=exchange.arrivals[0][1] - exchange.sent_at if exchange.arrivals else None,
+        ceiling=None if simulated else exchange.ended_at - exchange.sent_at,
+    )
+    reasons += [f"{name}: {why}" for name, why in wrong.items()]
+    return None if "ttft_seconds" in wrong else ttft, None if "decode_seconds" in wrong else decode, reasons

@@ -298,3 +298,28 @@ def test_no_report_gives_an_impossible_record(profile, usage, timings):
         assert value is None or 0 <= value <= 10.2
     assert None in (record.cached_tokens, record.prompt_tokens) or record.cached_tokens <= record.prompt_tokens
     assert (record.drafted_tokens is None) == (record.accepted_tokens is None)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (stream(token(), finish(usage=USAGE)), None),
+        (stream(token()).replace(b'"a"', b'"\xff"') + stream(finish(usage=USAGE)), "is no UTF-8"),
+        (b"data: {no json\n\n" + stream(token(), finish(usage=USAGE)), "not JSON"),
+    ],
+    ids=["whole", "no UTF-8", "no JSON"],
+)
+def test_an_answer_that_is_damaged_says_so_whatever_could_be_read_of_it(profile, body, said):
+    record = request_record(exchange(response=body, response_bytes=len(body)), profile)
+    assert record.error is None
+    assert record.output_tokens == 10
+    damage = (record.reason or "").partition("the answer is damaged: ")[2]
+    assert (damage == "") if said is None else (said in damage)
+
+
+def test_an_answer_without_a_token_has_no_time_to_its_first(profile):
+    usage = {**USAGE, "completion_tokens": 0}
+    body = stream(finish(usage=usage, timings=TIMINGS))
+    record = request_record(exchange(response=body, response_bytes=len(body)), profile)
+    assert (record.error, record.output_tokens, record.ttft_seconds, record.decode_seconds) == (None, 0, None, None)
+    assert "no token was generated" in record.reason
