@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Timer
 from typing import Any
 
 _MAX_BODY_BYTES = 4_000_000
@@ -47,13 +50,18 @@ class Endpoint:
         return self._api_key is not None
 
     def ask(self, method: str, path: str, body: object = None, *, seconds: float = 5.0) -> Answer:
-        """One request over a connection of its own; `body` is sent as JSON. What does not answer gives status None."""
+        """One request over a connection of its own; `body` is sent as JSON.
+
+        What has not answered whole after `seconds`, however its bytes trickle in, gives status None.
+        """
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         content = None
         if body is not None:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        deadline = Timer(seconds, _break_off, (connection,))
+        deadline.start()
         try:
             connection.request(method, path, content, headers)
             response = connection.getresponse()
@@ -62,6 +70,7 @@ class Endpoint:
             # Refused, reset or half an answer: a server that is starting does all of these.
             return Answer(status=None)
         finally:
+            deadline.cancel()
             connection.close()
 
     def _struck(self, body: bytes) -> bytes:
@@ -69,6 +78,14 @@ class Endpoint:
         key = self._api_key or ""
         if len(key) < _SHORTEST_KEY:
             return body
-        for form in (key, json.dumps(key)[1:-1], key.replace("/", "\\/")):
+        escaped = json.dumps(key)[1:-1]
+        for form in (key, escaped, key.replace("/", "\\/"), escaped.replace("/", "\\/")):
             body = body.replace(form.encode(), b"*" * len(form))
         return body
+
+
+def _break_off(connection: http.client.HTTPConnection) -> None:
+    """Wakes whoever waits for this connection's bytes: a time limit of its own counts from each byte anew."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
