@@ -75,7 +75,12 @@ def audit(folder: Path, *, recompute: Recompute = figures_of_record) -> Audit:
             differences += snapshot_differences(folder, found.evidence.journal)
     except (EvidenceError, *_DAMAGE) as error:
         if not differences:
-            raise  # nothing was changed: a fault of ours, or a run whose evidence was damaged from the beginning
+            if isinstance(error, EvidenceError):
+                raise
+            # Nothing was changed: evidence of a form that this version does not write.
+            raise EvidenceError(
+                f"{folder.name}: its evidence cannot be read by this version ({_told(error, folder)})"
+            ) from error
         gone = Difference(what="figures", record=f"{len(record.figures)} of them", evidence=_told(error, folder))
         return _ended(record, [*differences, gone], compared, taken)
     expected, said = _expected_cases(record)
