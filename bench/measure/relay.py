@@ -192,6 +192,7 @@ class Relay:
 
     async def _close(self, number: int) -> None:
         session = self._open.pop(number)
+        await _take_in_what_happened()  # who connected before this call is still to be accepted
         # Accept nothing more, but finish what was accepted: a server closed meanwhile loses such a connection unclosed.
         for listening in (one for server in session.servers for one in server.sockets):
             self._loop.remove_reader(listening.fileno())
