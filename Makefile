@@ -7,7 +7,7 @@ MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 .PHONY: help bench test quick check format perf schemas real-model real clean
 
 help:  ## what there is
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z%-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 bench:  ## set up, then run the main job (WORKLOAD=csv-totals for the small one)
 	@bin/set-up bench
@@ -55,5 +55,9 @@ real:  ## a run on a real llama-server with the 135M model, with tight limits
 	  --engine-arg=-t --engine-arg=1 --engine-arg=-tb --engine-arg=1 \
 	  --limit bootstrap_attempts=1 --limit session_seconds=120 --limit output_tokens_per_request=64 --limit requests_per_session=2 $(ARGS)
 
+agent-%:  ## install a coding agent: agent-pi, agent-codex, agent-opencode, agent-mini-swe-agent
+	@bin/set-up bench
+	@bin/install-agent $*
+
 clean:  ## remove what make made, results apart
-	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis .benchmarks *.egg-info models
+	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis .benchmarks *.egg-info models .agents

@@ -26,6 +26,7 @@ def plan(
     engine_url: str | None,
     engine_args: tuple[str, ...],
     agent: str,
+    agent_args: tuple[str, ...],
     project: str | None,
     resume: str | None,
     results: str | None,
@@ -46,7 +47,7 @@ def plan(
     _check_hidden(asked)
     folder = store.prepare(_path("--results", results)) if results else store.prepare(REPOSITORY / "results")
     if project is not None:
-        if resume or model or engine_url or engine_args or limits:
+        if resume or model or engine_url or engine_args or agent_args or limits:
             raise UsageError(
                 "--project scores a folder at once: options of engine, agent, limits and --resume have no place there"
             )
@@ -56,9 +57,9 @@ def plan(
         return RunSpec(workload=asked, subject=None, project=place, results=folder, sandbox=sandbox)
     subject = Subject(
         engine=engine_spec(engine=engine, model=model, url=engine_url, args=engine_args, workload_id=workload),
-        agent=AgentSpec(name=agent),
+        agent=AgentSpec(name=agent, args=agent_args),
     )
-    open_adapter(subject.agent)
+    open_adapter(subject.agent).check_installed()
     if not sandbox and subject.engine.api_key_env is not None:
         raise UsageError(
             f"{subject.engine.api_key_env} and --unsafe-no-sandbox do not go together: without a box an agent can read the key"
@@ -147,7 +148,7 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
         engine = spec.subject.engine
         identity |= {"engine": engine.name, "engine_args": " ".join(engine.args), "model": engine.model}
         identity |= {"attached": engine.url is not None}
-        identity |= {"agent": spec.subject.agent.name}
+        identity |= {"agent": spec.subject.agent.name, "agent_args": " ".join(spec.subject.agent.args)}
     return identity
 
 

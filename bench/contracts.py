@@ -162,6 +162,20 @@ class ExchangeSummary:
     ended_at: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class SessionProgress:
+    """How a session's traffic stands at one moment."""
+
+    underway: int
+    """Exchanges of which the engine still owes the end of the answer."""
+
+    idle_seconds: float
+    """Since the last thing that was progress: a request began, a token came, an answer ended, or the session opened."""
+
+    held_back: bool
+    """The client does not take what the engine sends: nothing can come, and that is not the engine's doing."""
+
+
 # --- sessions ------------------------------------------------------------------------------------------------------
 
 Outcome = Literal["done", "engine-error", "agent-error", "limit", "interrupted"]
@@ -188,6 +202,9 @@ class SessionRequest:
 
     seconds: float
     """Wall-clock limit of the session."""
+
+    no_progress_seconds: float
+    """The session is ended when for so long the model gave no new token, or was asked nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

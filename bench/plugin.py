@@ -55,6 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--engine-arg", metavar="ARG", action="append", default=[], help="one more argument for the engine; repeatable"
     )
     group.addoption("--agent", metavar="NAME", default="builtin", help="the coding agent (default: builtin)")
+    group.addoption(
+        "--agent-arg", metavar="ARG", action="append", default=[], help="one more argument for the agent; repeatable"
+    )
     group.addoption("--project", metavar="DIR", help="score this project only: no engine, no agent")
     group.addoption("--resume", metavar="RUN", help="go on with a run that was stopped: its id, its folder, or `last`")
     group.addoption("--results", metavar="DIR", help="where runs are kept (default: results/)")
@@ -158,6 +161,7 @@ def _run_spec(config: pytest.Config) -> RunSpec:
         engine_url=option("--engine-url"),
         engine_args=tuple(option("--engine-arg")),
         agent=option("--agent"),
+        agent_args=tuple(option("--agent-arg")),
         project=option("--project"),
         resume=option("--resume"),
         results=option("--results"),

@@ -42,6 +42,8 @@ class Served:
 
     relay: Relay
     sampler: MemorySampler
+    private: Path
+    """Where untrusted files lie while the run goes on."""
 
 
 @contextmanager
@@ -59,7 +61,8 @@ def served(
         write_atomically(folder / "engine" / "profile.json", json.dumps(asdict(engine.profile), indent=1).encode())
         cache = prove_cold(engine, segment=number, earlier_salt=earlier_salt, progress=progress)
         # An engine that hangs is found out before the session's own limit would charge it to the subject.
-        stall_seconds = min(_STALL_SECONDS, spec.workload.limits.session_seconds / 2)
+        limits = spec.workload.limits
+        stall_seconds = min(_STALL_SECONDS, limits.session_seconds / 2, limits.no_progress_seconds)
         with (
             MemorySampler(folder / "memory.jsonl", engine_pid=lambda: engine.pid) as sampler,
             CounterWatch(
@@ -81,7 +84,7 @@ def served(
                 sockets=private,
             ) as relay,
         ):
-            yield Served(engine=engine, cache=cache, relay=relay, sampler=sampler)
+            yield Served(engine=engine, cache=cache, relay=relay, sampler=sampler, private=private)
     finally:
         engine.stop()
 
@@ -114,6 +117,7 @@ def serve_session(
             adapter=adapter,
             box=box,
             relay=address,
+            home=by.private / "agent",
             exchanges=lambda: by.relay.exchanges(request.label),
             engine_dead=by.engine.dead,
             profile=by.engine.profile,
@@ -176,7 +180,7 @@ def configuration(by: Served, *, adapter: Adapter, box: Box) -> dict[str, Any]:
             "granted": dict(engine.granted),
             "not_known": dict(engine.not_known),
         },
-        "agent": {"name": adapter.name, "version": adapter.version},
+        "agent": {"name": adapter.name, "version": adapter.version, **adapter.configuration},
         "box": {"name": box.name, "isolation": box.isolation},
         "harness": provenance.harness(),
         "host": provenance.host(),

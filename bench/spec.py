@@ -38,6 +38,9 @@ class Limits:
     sessions: int
     wall_clock_seconds: float
     session_seconds: float
+    no_progress_seconds: float
+    """How long a session may go without a new token of the model, or without asking it anything."""
+
     verify_seconds: float
     output_tokens_per_request: int
     output_tokens_per_run: int

@@ -6,34 +6,64 @@ is the same for all agents (`agent.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from bench.contracts import Box, Mount, SessionRequest
+from bench.contracts import Mount, SessionRequest
 from bench.errors import UsageError
 from bench.records.schema import UsageRecord
 from bench.spec import AgentSpec
+
+EVENTS_FILE = "events.jsonl"
+"""An agent's standard output, in the evidence folder of its session."""
 
 StreamEnd = Literal["done", "length", "limit", "engine-error", "agent-error"]
 
 _AGENTS = {
     "builtin": "bench.agents.builtin.adapter",
+    "pi": "bench.agents.pi",
 }
 """Name of an agent -> module whose `open_agent(spec)` gives its adapter; imported when it is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an agent finds things, as seen from inside its box."""
+
+    project: str
+    """Its working directory, the same in every session."""
+
+    home: str
+    """A folder of its own, writable, with nothing in it but the command's `files`: configuration and session files."""
+
+    url: str
+    """Base of the model endpoints, without `/v1`: `unix:///run/relay.sock` for an agent that `speaks_unix`, else HTTP."""
+
+    mounted: Callable[[Mount], str]
+    """Where a mount of the command's is seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgentCommand:
-    """How one session of an agent is started; argv and env speak of paths as they are inside the box."""
+    """How one process of an agent is started; argv and env speak of paths as they are inside the box."""
 
     argv: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: bytes = b""
     """All that the agent finds on its standard input before the end of it."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """What lies in its home before it starts: path relative to the home -> content."""
+
+    keeps: Mapping[str, str] = field(default_factory=dict)
+    """What is taken from its home when it has ended: name in the evidence folder -> glob relative to the home."""
+
+    noise: tuple[bytes, ...] = ()
+    """Beginnings of lines of its event stream that only repeat what other lines say; they are counted, not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +86,42 @@ class AgentEvents:
     damage: str | None
     """What was wrong with the stream itself: torn, too long, lines that are no events."""
 
+    tool_seconds: float | None = None
+    """Time during which at least one tool ran; None: the agent does not tell."""
+
+    retries: int = 0
+    """How often the agent says that it asked again after a failure."""
+
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """Events that the adapter does not know: name -> how many. A loud warning of the record."""
+
+    differences: tuple[str, ...] = ()
+    """Where the session file that the agent itself kept says something else than its event stream."""
+
 
 class Adapter(Protocol):
     """One agent."""
 
     name: str
     version: str
+    speaks_unix: bool
+    """Whether it reaches its model by a unix socket; else a door on loopback is put before it inside the box."""
 
-    def command(self, request: SessionRequest, box: Box, url: str) -> AgentCommand:
-        """The command of one session; `url` is the base of the model endpoints as seen from inside, without `/v1`."""
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """JSON data for the record: all that decides how the agent behaves (sampling, thinking, skills and digests)."""
 
-    def read_events(self, path: Path, session: int) -> AgentEvents:
-        """Reads a stored event stream of any quality; never raises because of what stands in it."""
+    def check_installed(self) -> None:
+        """Raises MissingPartError with what to run where the agent is not installed as it must be."""
+
+    def probe(self, place: Place) -> AgentCommand | None:
+        """A short command that proves that the agent starts in this box; its standard output must hold `version`."""
+
+    def command(self, request: SessionRequest, place: Place) -> AgentCommand:
+        """The command of one session."""
+
+    def read_events(self, folder: Path, session: int) -> AgentEvents:
+        """Reads the event stream of a session's evidence folder; never raises because of what stands in it."""
 
 
 def agent_names() -> tuple[str, ...]:
@@ -75,7 +129,10 @@ def agent_names() -> tuple[str, ...]:
 
 
 def open_adapter(spec: AgentSpec) -> Adapter:
-    """The adapter of an agent. Raises UsageError when there is none of that name, or when it refuses `spec.args`."""
+    """The adapter of an agent. Raises UsageError when there is none of that name, or when it refuses `spec.args`.
+
+    Evidence can be read with it whether or not the agent itself is installed.
+    """
     if spec.name not in _AGENTS:
         raise UsageError(f"unknown agent '{spec.name}'; there are: {', '.join(agent_names())}")
     adapter: Adapter = import_module(_AGENTS[spec.name]).open_agent(spec)

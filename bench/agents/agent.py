@@ -6,10 +6,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.agents.adapters import Adapter, AgentCommand, AgentEvents
+from bench.agents.adapters import EVENTS_FILE, Adapter, AgentCommand, AgentEvents, Place
+from bench.agents.door import behind_door, url_inside
+from bench.agents.home import keep, make_home
 from bench.agents.pipe_copy import PipeCopies
 from bench.agents.project_weight import outgrown
 from bench.agents.session_outcome import CutBy, SessionFacts, judge_session
@@ -18,6 +20,7 @@ from bench.contracts import (
     BoxedProcess,
     BoxPlan,
     ExchangeSummary,
+    Mount,
     Progress,
     ProgressSink,
     RelayAddress,
@@ -27,9 +30,9 @@ from bench.contracts import (
 from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 
-EVENTS_FILE = "events.jsonl"
 STDERR_FILE = "stderr.txt"
 PROMPT_FILE = "prompt.md"
+HOME_INSIDE = "/agent"
 EVENTS_BYTES = 64_000_000
 STDERR_BYTES = 4_000_000
 
@@ -53,6 +56,7 @@ def run_session(
     adapter: Adapter,
     box: Box,
     relay: RelayAddress,
+    home: Path,
     exchanges: Callable[[], tuple[ExchangeSummary, ...]],
     engine_dead: Callable[[], str | None],
     profile: EngineProfile,
@@ -61,12 +65,12 @@ def run_session(
 ) -> SessionResult:
     """Starts the agent, waits for its end, a limit, the engine's death or a request to stop; then ends the box.
 
-    `exchanges` gives what the relay saw of this session so far. When this returns or raises, nothing that the agent
+    `home` is where the agent's own folder is made anew. `exchanges` gives what the relay saw of this session so far. When this returns or raises, nothing that the agent
     started lives. An agent that asks for more than `request.requests` is ended after the first answer over it.
-    Writes `prompt.md`, `events.jsonl` (standard output) and `stderr.txt` into `request.evidence`. Must be called from
-    the main thread. Raises EvidenceError when evidence cannot be written.
+    Writes `prompt.md`, `events.jsonl` (standard output), `stderr.txt` and what the adapter keeps of the agent's folder
+    into `request.evidence`. Must be called from the main thread. Raises EvidenceError when evidence cannot be written.
     """
-    command = adapter.command(request, box, box.relay_url(relay))
+    command = _command(adapter, request, box, relay, home)
     started_at, started = time.time(), time.monotonic()
     watch = _Watch(request, exchanges, engine_dead, progress, stop_requested, started)
     with PipeCopies() as copies:
@@ -79,7 +83,8 @@ def run_session(
         while copies.open and copies.pump(_SETTLE_SECONDS):
             pass
     seconds = time.monotonic() - started
-    events = adapter.read_events(request.evidence / EVENTS_FILE, request.label.session)
+    odd = keep(home, command.keeps, request.evidence)
+    events = adapter.read_events(request.evidence, request.label.session)
     seen = _settled(exchanges, events.requests)
     facts = SessionFacts(
         cut_by=cut_by,
@@ -103,13 +108,29 @@ def run_session(
         requests=len(seen),
         output_tokens=_output_tokens(seen),
         tool_calls=events.tool_calls,
-        stream_damage="; ".join(part for part in (copies.dropped, events.damage) if part) or None,
+        stream_damage="; ".join(part for part in (copies.dropped, events.damage, *odd) if part) or None,
     )
 
 
 def read_session(folder: Path, session: int, adapter: Adapter) -> AgentEvents:
     """What the event stream kept in a session's evidence folder says, whatever its state."""
-    return adapter.read_events(folder / EVENTS_FILE, session)
+    return adapter.read_events(folder, session)
+
+
+def _command(adapter: Adapter, request: SessionRequest, box: Box, relay: RelayAddress, home: Path) -> AgentCommand:
+    """The command of a session as the box starts it; its home is made."""
+    own = Mount(source=home, target=HOME_INSIDE, writable=True)
+    url = box.relay_url(relay)
+    place = Place(
+        project=box.project_path(request.project),
+        home=box.mount_path(own),
+        url=url_inside(url, speaks_unix=adapter.speaks_unix),
+        mounted=box.mount_path,
+    )
+    command = adapter.command(request, place)
+    make_home(home, command.files)
+    command = replace(command, mounts=(*command.mounts, own))
+    return behind_door(command, box, url, speaks_unix=adapter.speaks_unix)
 
 
 def _start(
@@ -136,7 +157,7 @@ def _start(
     stdout, stderr = boxed.process.stdout, boxed.process.stderr
     assert stdout is not None and stderr is not None  # noqa: S101, PT018 - Popen gives what it was asked for
     try:
-        copies.add(stdout, request.evidence / EVENTS_FILE, EVENTS_BYTES)
+        copies.add(stdout, request.evidence / EVENTS_FILE, EVENTS_BYTES, command.noise)
         copies.add(stderr, request.evidence / STDERR_FILE, STDERR_BYTES)
     except BaseException:
         boxed.end()

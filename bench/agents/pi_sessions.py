@@ -1,13 +1,9 @@
 """Reads the session files of the Pi coding agent (`<time>_<id>.jsonl`, format 3; seen from its versions 0.73 and 1.6).
 
 A file begins with a `session` entry. Then each entry has a type and an instant: `message` (of roles user, assistant,
-toolResult, system), `compaction`, `usage` (a model call beside the conversation), `context_edit`, ... Pi's counts mean:
-`input` is what was neither read from the cache nor written to it, `cacheWrite` what was written, so the prompt is
-`input + cacheRead + cacheWrite`; `output` includes reasoning. Zeros stand for both nothing and not told:
-
-* a response whose counts are all 0 was answered without usage; none of its counts is known
-* `reasoning` 0 beside thinking that is there was not told; version 0.73 never tells it
-* calls that summarise the history stand in the file from 1.x on, as the usage of the `compaction` entry
+toolResult, system), `compaction`, `usage` (a model call beside the conversation), `context_edit`, ... Calls that
+summarise the history stand in the file from 1.x on, as the usage of the `compaction` entry. What the counts mean:
+`pi_claims.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +14,9 @@ from typing import Any
 
 from bench.agents.event_lines import EventLines
 from bench.agents.kept_sessions import KeptSession, SessionFiles, Span, unreadable
-from bench.records.schema import UsageRecord
+from bench.agents.pi_claims import FAILED, PiClaims, count, mapping, name
 
 FORMAT = 3
-_TOKENS_MAX = 10**9
-_TEXT_CHARACTERS = 4_000
-_NAME_CHARACTERS = 200
-_FAILED = ("error", "aborted")
 
 
 def read_pi_session(path: Path, session: int) -> KeptSession:
@@ -48,15 +40,12 @@ class _Reader:
 
     def __init__(self, session: int) -> None:
         self.begun = False
-        self._session = session
+        self._told = PiClaims(session)
         self._started_at: float | None = None
         self._last_at: float | None = None
         self._model: str | None = None
-        self._claims: list[UsageRecord] = []
         self._spans: list[Span | None] = []
-        self._tool_calls = self._compactions = self._nested = 0
-        self._stop: str | None = None
-        self._error = ""
+        self._compactions = 0
 
     def read(self, entry: dict[str, Any]) -> None:
         at = _instant(entry.get("timestamp"))
@@ -65,96 +54,46 @@ class _Reader:
                 self.begun = True
                 self._started_at = at
             case "message":
-                self._message(_mapping(entry.get("message")), at)
+                self._message(mapping(entry.get("message")), at)
             case "compaction":
                 self._compactions += 1
                 self._beside(entry, at, "compaction")
             case "usage" | "branch_summary":
-                self._beside(entry, at, _name(entry.get("kind")) or str(entry["type"]))
+                self._beside(entry, at, name(entry.get("kind")) or str(entry["type"]))
             case "model_change":
-                self._model = _name(entry.get("modelId")) or self._model
+                self._model = name(entry.get("modelId")) or self._model
         self._last_at = at if at is not None else self._last_at
 
     def result(self, damage: str | None) -> KeptSession:
-        done = self._stop is not None and self._stop not in (*_FAILED, "toolUse")
-        nested = f"{self._nested} tool results carry the usage of calls of their own, which is not counted"
+        told = self._told
+        done = told.stop is not None and told.stop not in (*FAILED, "toolUse")
         return KeptSession(
             started_at=self._started_at,
             ended_at=self._last_at,
             version=str(FORMAT),
             model=self._model,
-            claims=tuple(self._claims),
+            claims=tuple(told.claims),
             spans=_whole(self._spans),
-            tool_calls=self._tool_calls,
+            tool_calls=told.tool_calls,
             compactions=self._compactions,
-            outcome="done" if done else "engine-error" if self._stop == "error" else "interrupted",
-            reason="" if done else self._error or "its file ends before the agent gave an answer",
-            damage="; ".join(part for part in (damage, nested if self._nested else None) if part) or None,
+            outcome="done" if done else "engine-error" if told.stop == "error" else "interrupted",
+            reason="" if done else told.error or "its file ends before the agent gave an answer",
+            damage="; ".join(part for part in (damage, told.nested_said) if part) or None,
         )
 
     def _message(self, message: dict[str, Any], at: float | None) -> None:
-        if message.get("role") == "toolResult":
-            self._nested += bool(_mapping(message.get("usage")))
-        if message.get("role") != "assistant":
-            return
-        content = message.get("content")
-        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-        self._tool_calls += sum(part.get("type") == "toolCall" for part in parts)
-        thought = any(part.get("type") == "thinking" and part.get("thinking") for part in parts)
-        self._stop = _name(message.get("stopReason"))
-        failed = self._stop in _FAILED
-        self._error = _text(message.get("errorMessage")) or "not said" if failed else ""
-        self._claim(
-            _mapping(message.get("usage")),
-            thought=thought,
-            response_id=_name(message.get("responseId")),
-            stop_reason=self._stop,
-            error=self._error if failed else None,
-        )
-        self._spans.append(_span(message, at))
+        if self._told.message(message):
+            self._spans.append(_span(message, at))
 
     def _beside(self, entry: dict[str, Any], at: float | None, kind: str) -> None:
         """A model call that is no message of the conversation, where the entry tells its usage."""
-        usage = _mapping(entry.get("usage"))
-        if not usage:
-            return
-        self._claim(usage, thought=False, response_id=_name(entry.get("responseId")), stop_reason=kind, error=None)
-        self._spans.append(None if at is None else (at if self._last_at is None else min(self._last_at, at), at))
-
-    def _claim(
-        self,
-        usage: dict[str, Any],
-        *,
-        thought: bool,
-        response_id: str | None,
-        stop_reason: str | None,
-        error: str | None,
-    ) -> None:
-        fresh, written, cached = (_count(usage.get(name)) for name in ("input", "cacheWrite", "cacheRead"))
-        output, reasoning = _count(usage.get("output")), _count(usage.get("reasoning"))
-        if not fresh and not written and not cached:
-            fresh = cached = None  # no prompt is empty
-            output = output or None
-        if output is None or (reasoning is not None and (reasoning > output or (reasoning == 0 and thought))):
-            reasoning = None
-        self._claims.append(
-            UsageRecord(
-                session=self._session,
-                index=len(self._claims),
-                response_id=response_id,
-                input_tokens=None if fresh is None else fresh + (written or 0),
-                cached_tokens=cached,
-                output_tokens=output,
-                reasoning_tokens=reasoning,
-                stop_reason=stop_reason,
-                error=error,
-            )
-        )
+        if self._told.beside(entry, kind):
+            self._spans.append(None if at is None else (at if self._last_at is None else min(self._last_at, at), at))
 
 
 def _span(message: dict[str, Any], at: float | None) -> Span | None:
     """From the request's beginning, which a message's own instant is, to the answer's end."""
-    begun, lasted = message.get("timestamp"), _count(message.get("durationMs"))
+    begun, lasted = message.get("timestamp"), count(message.get("durationMs"))
     begin = begun / 1000 if type(begun) is int and 0 < begun < 10**14 else at
     if begin is None:
         return None
@@ -173,22 +112,6 @@ def _instant(value: Any) -> float | None:
         return datetime.fromisoformat(value).timestamp() if isinstance(value, str) and len(value) <= 40 else None
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _name(value: Any) -> str | None:
-    return _text(value)[:_NAME_CHARACTERS] or None
-
-
-def _text(value: Any) -> str:
-    return value[:_TEXT_CHARACTERS].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 
 
 FILES = SessionFiles(patterns=("*.jsonl",), read=read_pi_session)

@@ -1,8 +1,13 @@
-"""Copies what a process writes to its pipes into files, byte for byte, up to a limit, while somebody else waits for it."""
+"""Copies what a process writes to its pipes into files, up to a limit, while somebody else waits for it.
+
+Byte for byte, but for whole lines that begin as told: those say nothing new, and some agents write more of them than
+of all else.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import selectors
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +16,7 @@ from typing import IO, Self
 from bench.errors import EvidenceError
 
 _PIECE_BYTES = 262_144
+_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class PipeCopies:
@@ -24,8 +30,9 @@ class PipeCopies:
         self._copies: list[_Copy] = []
         self._open = 0
 
-    def add(self, pipe: IO[bytes], path: Path, limit_bytes: int) -> None:
-        copy = _Copy(pipe, path, limit_bytes)
+    def add(self, pipe: IO[bytes], path: Path, limit_bytes: int, noise: tuple[bytes, ...] = ()) -> None:
+        """`noise`: beginnings of lines that are read and dropped."""
+        copy = _Copy(pipe, path, limit_bytes, _LineFilter(noise) if noise else None)
         self._copies.append(copy)
         self._selector.register(pipe, selectors.EVENT_READ, copy)
         self._open += 1
@@ -62,8 +69,9 @@ class PipeCopies:
 
 
 class _Copy:
-    def __init__(self, pipe: IO[bytes], path: Path, limit: int) -> None:
+    def __init__(self, pipe: IO[bytes], path: Path, limit: int, noise: _LineFilter | None) -> None:
         self.path = path
+        self._noise = noise
         self.limit = limit
         self.over = False
         self._left = limit
@@ -75,8 +83,11 @@ class _Copy:
 
     def take(self, data: bytes) -> bool:
         """Keeps one piece; False at the end of the stream."""
-        kept = memoryview(data)[: self._left]
-        self.over = self.over or len(kept) < len(data)
+        wanted = data
+        if self._noise is not None:
+            wanted = self._noise.feed(data) if data else self._noise.end()
+        kept = memoryview(wanted)[: self._left]
+        self.over = self.over or len(kept) < len(wanted)
         self._left -= len(kept)
         try:
             while kept:
@@ -88,3 +99,38 @@ class _Copy:
     def close(self) -> None:
         self._file.close()
         self._pipe.close()
+
+
+class _LineFilter:
+    """Drops lines that begin with one of several byte strings; holds back no more than the longest of them."""
+
+    def __init__(self, beginnings: tuple[bytes, ...]) -> None:
+        self._beginnings = beginnings
+        self._longest = max(len(one) for one in beginnings)
+        self._held = b""
+        """The beginning of a line of which it is not yet known what it is."""
+
+        self._inside: bool | None = None
+        """Of the line that has begun: True kept, False dropped, None not known yet."""
+
+    def feed(self, data: bytes) -> bytes:
+        return b"".join(self._kept(piece) for piece in _LINES.findall(data))
+
+    def _kept(self, piece: bytes) -> bytes:
+        """What of a line, or of a piece of one, is to be kept by now."""
+        line = piece
+        if self._inside is None:
+            self._held += piece
+            if len(self._held) < self._longest and not self._held.endswith(b"\n"):
+                return b""
+            self._inside = not self._held.startswith(self._beginnings)
+            line, self._held = self._held, b""
+        kept = line if self._inside else b""
+        if line.endswith(b"\n"):
+            self._inside = None
+        return kept
+
+    def end(self) -> bytes:
+        """What was held back; it is no whole beginning."""
+        held, self._held = self._held, b""
+        return held

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.agents.adapters import Adapter, AgentEvents
-from bench.agents.agent import EVENTS_FILE, read_session
+from bench.agents.adapters import EVENTS_FILE, Adapter, AgentEvents
+from bench.agents.agent import read_session
 from bench.contracts import CheckLine
 from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError

@@ -261,6 +261,7 @@ def _session(parts: LoopParts, step: Step) -> _Ended:
             requests=limits.requests_per_session,
             output_tokens=limits.output_tokens_per_run - now.output_tokens,
             seconds=max(1.0, min(limits.session_seconds, limits.wall_clock_seconds - now.elapsed_seconds)),
+            no_progress_seconds=limits.no_progress_seconds,
         )
     )
     return _after_session(parts, step, result)

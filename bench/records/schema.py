@@ -16,6 +16,10 @@ StepKind = Literal["preflight", "bootstrap", "builder", "verify", "reviewer", "r
 EntryEvent = Literal["segment-started", "step-started", "step-finished", "segment-ended"]
 RunEnd = Literal["complete", "unconverged", "limited", "blocked", "interrupted", "broken", "scored", "ingested"]
 CaseOutcome = Literal["passed", "missed", "error", "not-run"]
+Purpose = Literal["turn", "retry", "side", "compaction"]
+"""`turn`: the conversation went on. `retry`: the same again after it failed. `side`: beside the conversation (a title,
+a summary of a page). `compaction`: a summary of the conversation, which goes on from it."""
+
 SourceClass = Literal["engine-response", "engine-counter", "engine-log", "relay", "agent", "harness"]
 
 
@@ -103,6 +107,9 @@ class RequestRecord:
 
     reason: str | None
     """Why counts or timings are None, reasons joined by `; `; None where nothing is missing."""
+
+    purpose: Purpose = "turn"
+    """What the request was for, as far as its body and its fate tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +270,17 @@ class SessionRow:
     """None: the session died with the harness, which could not say when."""
 
     segment: int
+    engine_seconds: float | None = None
+    """While at least one request was at the engine and not waiting there: the wall time is split into four parts."""
+
+    tool_seconds: float | None = None
+    """While no request was at the engine and tools ran; None: the agent does not tell."""
+
+    waiting_seconds: float | None = None
+    """In the engine's queue, where it tells; None: not told, and then part of `engine_seconds`."""
+
+    agent_seconds: float | None = None
+    """The rest: the agent's start, its own work, its end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -269,6 +269,7 @@ def make_request(tmp_path, project):
             output_tokens=1_000_000,
             requests=requests,
             seconds=seconds,
+            no_progress_seconds=seconds,
         )
 
     return make

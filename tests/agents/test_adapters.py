@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bench.agents.adapters import agent_names, open_adapter
+from bench.agents.adapters import Place, agent_names, open_adapter
 from bench.errors import UsageError
 from bench.spec import AgentSpec
 
@@ -30,7 +30,8 @@ def test_the_builtin_agent_takes_no_arguments():
 
 def test_the_builtin_command_holds_the_limits_and_the_prompt(bare_box, make_request):
     request = make_request("fünf \ud800")
-    command = open_adapter(AgentSpec(name="builtin")).command(request, bare_box, "unix:///run/relay.sock")
+    place = Place(project="/box", home="/agent", url="unix:///run/relay.sock", mounted=bare_box.mount_path)
+    command = open_adapter(AgentSpec(name="builtin")).command(request, place)
     (mount,) = command.mounts
     assert command.argv[:4] == ("python3", "-I", "-S", str(mount.source))
     assert command.argv[4:] == (

@@ -19,7 +19,7 @@ BUILTIN = open_adapter(AgentSpec(name="builtin"))
 
 
 @pytest.fixture
-def run(engine, bare_box, profile, make_request):
+def run(engine, bare_box, profile, make_request, tmp_path):
     """Runs one session with some replies; what it gives besides the result stands in its attributes."""
 
     def run_with(*replies, adapter=BUILTIN, engine_dead=lambda: None, stop_requested=lambda: False, **request):
@@ -31,6 +31,7 @@ def run(engine, bare_box, profile, make_request):
             adapter=adapter,
             box=bare_box,
             relay=engine.address,
+            home=tmp_path / "home",
             exchanges=engine.exchanges,
             engine_dead=engine_dead,
             profile=profile,
@@ -56,15 +57,16 @@ class Shell:
 
     name = "shell"
     version = "0"
+    speaks_unix = True
 
     def __init__(self, script):
         self.script = script
 
-    def command(self, request, box, url):
+    def command(self, request, place):
         return AgentCommand(argv=("/bin/sh", "-c", self.script), stdin=b"hello")
 
-    def read_events(self, path, session):
-        return BUILTIN.read_events(path, session)
+    def read_events(self, folder, session):
+        return BUILTIN.read_events(folder, session)
 
 
 def test_a_session_reads_writes_edits_runs_and_is_done(run, engine, wire, project):
@@ -223,7 +225,7 @@ def test_an_agent_that_does_not_count_its_requests_is_ended(run, engine, wire):
     )
 
     class Greedy(Shell):
-        def command(self, request, box, url):
+        def command(self, request, place):
             return AgentCommand(argv=("python3", "-I", "-S", "-c", ask))
 
     assert ended(run(wire.says("More."), adapter=Greedy(""), requests=3)) == ("limit", "requests")

@@ -42,7 +42,7 @@ def stream(tmp_path_factory):
 @example(b"\xff\xfe{\x00}\x00\n")
 def test_anything_can_be_read(stream, data):
     stream.write_bytes(data)
-    events = BUILTIN.read_events(stream, 3)
+    events = BUILTIN.read_stream(stream, 3)
     events.final_text.encode()
     for record in events.usage:
         figures = (record.input_tokens, record.cached_tokens, record.output_tokens, record.reasoning_tokens)
@@ -72,7 +72,7 @@ def test_counts_have_one_meaning(stream, prompt, cached, output, reasoning):
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
     stream.write_text(json.dumps({"type": "response", "index": 0, "id": "a", "usage": usage}) + "\n")
-    (record,) = BUILTIN.read_events(stream, 1).usage
+    (record,) = BUILTIN.read_stream(stream, 1).usage
     assert (record.output_tokens, record.reasoning_tokens) == (output, reasoning)
     if prompt is None or cached is None or cached > prompt:
         assert record.input_tokens is None
@@ -83,7 +83,7 @@ def test_counts_have_one_meaning(stream, prompt, cached, output, reasoning):
 def test_details_that_are_null_or_absent_are_not_zero(stream):
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}
     stream.write_text(json.dumps({"type": "response", "usage": usage}) + "\n")
-    (record,) = BUILTIN.read_events(stream, 1).usage
+    (record,) = BUILTIN.read_stream(stream, 1).usage
     assert (record.input_tokens, record.cached_tokens, record.reasoning_tokens) == (None, None, None)
     assert record.output_tokens == 2
 
@@ -91,7 +91,7 @@ def test_details_that_are_null_or_absent_are_not_zero(stream):
 @pytest.mark.parametrize("count", [-1, 1.5, True, "7", 10**12, None, [1]])
 def test_what_is_no_count_is_none(stream, count):
     stream.write_text(json.dumps({"type": "response", "usage": {"completion_tokens": count}}) + "\n")
-    assert BUILTIN.read_events(stream, 1).usage[0].output_tokens is None
+    assert BUILTIN.read_stream(stream, 1).usage[0].output_tokens is None
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path):
@@ -118,6 +118,6 @@ def test_a_link_a_folder_and_nothing_are_no_stream(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
     for name in ("link", "folder", "fifo", "nothing"):
-        events = BUILTIN.read_events(tmp_path / name, 1)
+        events = BUILTIN.read_stream(tmp_path / name, 1)
         assert (events.end, events.usage) == (None, ())
         assert events.damage is not None

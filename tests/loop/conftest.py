@@ -36,6 +36,7 @@ def limits() -> Limits:
         sessions=100,
         wall_clock_seconds=1e6,
         session_seconds=60,
+        no_progress_seconds=60,
         verify_seconds=5,
         output_tokens_per_request=1_000,
         output_tokens_per_run=10**9,

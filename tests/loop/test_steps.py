@@ -23,6 +23,7 @@ LIMITS = Limits(
     sessions=200,
     wall_clock_seconds=1e9,
     session_seconds=60,
+    no_progress_seconds=60,
     verify_seconds=5,
     output_tokens_per_request=1_000,
     output_tokens_per_run=10**9,

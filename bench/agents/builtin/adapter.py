@@ -13,13 +13,15 @@ Events of `agent_main.py`, one JSON object a line:
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from bench.agents.adapters import AgentCommand, AgentEvents, StreamEnd
+from bench.agents.adapters import EVENTS_FILE, AgentCommand, AgentEvents, Place, StreamEnd
 from bench.agents.builtin.agent_main import NAME, VERSION
 from bench.agents.event_lines import EventLines
-from bench.contracts import Box, Mount, SessionRequest
+from bench.contracts import Mount, SessionRequest
 from bench.errors import UsageError
 from bench.records.schema import UsageRecord
 from bench.spec import AgentSpec
@@ -28,6 +30,7 @@ AGENT_FILE = Path(__file__).with_name("agent_main.py")
 _INSIDE = "/tools/agent/agent_main.py"
 _TEXT_CHARACTERS = 200_000
 _NAME_CHARACTERS = 200
+_SECONDS_MAX = 604_800
 _TOKENS_MAX = 10**9
 """A count over this is no count."""
 
@@ -35,24 +38,42 @@ _TOKENS_MAX = 10**9
 class BuiltinAgent:
     """See `adapters.Adapter`."""
 
+    speaks_unix = True
+
     def __init__(self) -> None:
         self.name = NAME
         digest = hashlib.sha256(AGENT_FILE.read_bytes()).hexdigest()
         self.version = f"{VERSION} (sha256 {digest[:12]})"
 
-    def command(self, request: SessionRequest, box: Box, url: str) -> AgentCommand:
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        return {}
+
+    def check_installed(self) -> None:
+        """It is part of the harness."""
+
+    def probe(self, place: Place) -> AgentCommand | None:  # noqa: ARG002 - what starts the harness starts it
+        return None
+
+    def command(self, request: SessionRequest, place: Place) -> AgentCommand:
         mount = Mount(source=AGENT_FILE, target=_INSIDE)
         # -S: nothing of site-packages is needed, and looking for it is a good part of the start-up.
-        argv = ["python3", "-I", "-S", box.mount_path(mount), "--url", url, "--model", request.model]
+        argv = ["python3", "-I", "-S", place.mounted(mount), "--url", place.url, "--model", request.model]
         argv += ["--max-tokens", str(request.output_tokens_per_request), "--max-requests", str(request.requests)]
         if request.context_window is not None:
             argv += ["--context-window", str(request.context_window)]
         # A prompt may quote what a model wrote, lone surrogates included.
         return AgentCommand(argv=tuple(argv), mounts=(mount,), stdin=request.prompt.encode("utf-8", "replace"))
 
-    def read_events(self, path: Path, session: int) -> AgentEvents:
+    def read_events(self, folder: Path, session: int) -> AgentEvents:
+        return self.read_stream(folder / EVENTS_FILE, session)
+
+    def read_stream(self, path: Path, session: int) -> AgentEvents:
+        """Reads one file of events."""
         usage: list[UsageRecord] = []
         requests = tool_calls = 0
+        tool_seconds = 0.0
+        unknown: Counter[str] = Counter()
         text, end, detail = "", None, ""
         lines = EventLines(path)
         for event in lines:
@@ -64,11 +85,16 @@ class BuiltinAgent:
                     text = _text(event.get("text")) or text
                 case "tool":
                     tool_calls += 1
+                    tool_seconds += _seconds(event.get("seconds"))
                 case "end":
                     reason = event.get("reason")
                     end = reason if reason in get_args(StreamEnd) else None
                     detail = _text(event.get("detail"))
                     text = _text(event.get("final_text"))
+                case "session":
+                    pass
+                case other:
+                    unknown[_text(other)[:_NAME_CHARACTERS] or "without a name"] += 1
         return AgentEvents(
             usage=tuple(usage),
             requests=requests,
@@ -78,6 +104,8 @@ class BuiltinAgent:
             end=end,
             end_detail=detail,
             damage=lines.damage,
+            tool_seconds=tool_seconds,
+            unknown=dict(unknown),
         )
 
 
@@ -111,6 +139,10 @@ def _usage_record(event: dict[str, Any], session: int, position: int) -> UsageRe
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if type(value) in {int, float} and 0 <= value <= _SECONDS_MAX else 0.0
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from bench.agents.kept_sessions import KeptSession, SessionFiles
 
 def read_kept_events(path: Path, session: int) -> KeptSession:
     """One session's `events.jsonl`."""
-    events = BuiltinAgent().read_events(path, session)
+    events = BuiltinAgent().read_stream(path, session)
     done = events.end == "done"
     return KeptSession(
         started_at=None,

@@ -1,0 +1,126 @@
+"""What Pi says of one model call, in the one meaning of `UsageRecord`; the same in its event stream and session file.
+
+Pi's counts mean: `input` is what was neither read from the cache nor written to it, `cacheWrite` what was written, so
+the prompt is `input + cacheRead + cacheWrite`; `output` includes reasoning. Zeros stand for both nothing and not told:
+
+* a response whose counts are all 0 was answered without usage; none of its counts is known
+* `reasoning` 0 beside thinking that is there was not told; version 0.73 never tells it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.records.schema import UsageRecord
+
+FAILED = ("error", "aborted")
+TEXT_CHARACTERS = 4_000
+_TOKENS_MAX = 10**9
+_NAME_CHARACTERS = 200
+
+
+class PiClaims:
+    """Collects the claims of one session, in order."""
+
+    def __init__(self, session: int) -> None:
+        self.claims: list[UsageRecord] = []
+        self.tool_calls = 0
+        self.nested = 0
+        """Tool results that carry usage of model calls of their own."""
+
+        self.stop: str | None = None
+        """Stop reason of the last assistant message."""
+
+        self.error = ""
+        """What it said, if it failed."""
+
+        self.text = ""
+        """Its text."""
+
+        self._session = session
+
+    @property
+    def nested_said(self) -> str | None:
+        return (
+            f"{self.nested} tool results carry the usage of calls of their own, which is not counted"
+            if self.nested
+            else None
+        )
+
+    def message(self, message: dict[str, Any]) -> bool:
+        """Takes one message; True if it is an assistant's, which is a claim."""
+        if message.get("role") == "toolResult":
+            self.nested += bool(mapping(message.get("usage")))
+        if message.get("role") != "assistant":
+            return False
+        content = message.get("content")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        self.tool_calls += sum(part.get("type") == "toolCall" for part in parts)
+        self.text = "\n".join(text(part.get("text"), None) for part in parts if part.get("type") == "text")
+        thought = any(part.get("type") == "thinking" and part.get("thinking") for part in parts)
+        self.stop = name(message.get("stopReason"))
+        failed = self.stop in FAILED
+        self.error = text(message.get("errorMessage")) or "not said" if failed else ""
+        self._claim(
+            mapping(message.get("usage")),
+            thought=thought,
+            response_id=name(message.get("responseId")),
+            stop_reason=self.stop,
+            error=self.error if failed else None,
+        )
+        return True
+
+    def beside(self, holder: dict[str, Any], kind: str) -> bool:
+        """A model call that is no message of the conversation, where it tells its usage; False where it does not."""
+        usage = mapping(holder.get("usage"))
+        if usage:
+            response_id = name(holder.get("responseId"))
+            self._claim(usage, thought=False, response_id=response_id, stop_reason=kind, error=None)
+        return bool(usage)
+
+    def _claim(
+        self,
+        usage: dict[str, Any],
+        *,
+        thought: bool,
+        response_id: str | None,
+        stop_reason: str | None,
+        error: str | None,
+    ) -> None:
+        fresh, written, cached = (count(usage.get(key)) for key in ("input", "cacheWrite", "cacheRead"))
+        output, reasoning = count(usage.get("output")), count(usage.get("reasoning"))
+        if not fresh and not written and not cached:
+            fresh = cached = None  # no prompt is empty
+            output = output or None
+        if output is None or (reasoning is not None and (reasoning > output or (reasoning == 0 and thought))):
+            reasoning = None
+        self.claims.append(
+            UsageRecord(
+                session=self._session,
+                index=len(self.claims),
+                response_id=response_id,
+                input_tokens=None if fresh is None else fresh + (written or 0),
+                cached_tokens=cached,
+                output_tokens=output,
+                reasoning_tokens=reasoning,
+                stop_reason=stop_reason,
+                error=error,
+            )
+        )
+
+
+def count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def name(value: Any) -> str | None:
+    return text(value)[:_NAME_CHARACTERS] or None
+
+
+def text(value: Any, most: int | None = TEXT_CHARACTERS) -> str:
+    """A string, its beginning where it is long, always encodable; empty when it is none."""
+    return value[:most].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

@@ -1,0 +1,135 @@
+"""Reads Pi's event stream (`--mode json`; seen from its versions 0.73 and 1.6), and holds its session file against it.
+
+Of the events that it prints these count: `message_end` with an assistant's message (its usage, stop reason, response
+id), `tool_execution_end`, `compaction_end` and `summarization_*`, `auto_retry_start`, `agent_end` (0.73, where no retry
+follows) and `agent_settled` (1.6: the true end). Its exit code is 0 in JSON mode whatever happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bench.agents.adapters import EVENTS_FILE, AgentEvents, StreamEnd
+from bench.agents.event_lines import EventLines
+from bench.agents.pi_claims import PiClaims, mapping, name
+from bench.agents.pi_sessions import read_pi_session
+
+SESSION_FILE = "agent-session.jsonl"
+"""Pi's own session file, in the evidence folder."""
+
+NOISE = tuple(
+    b'{"type":"%b"' % kind
+    for kind in (
+        b"message_update",
+        b"message_start",
+        b"tool_execution_update",
+        b"turn_start",
+        b"turn_end",
+        b"agent_end",
+    )
+)
+"""Lines that repeat, with every piece of an answer or at every turn, what the kept ones say once."""
+
+_KNOWN = frozenset(
+    {
+        "session", "agent_start", "turn_start", "turn_end", "message_start", "message_update", "tool_execution_start",
+        "tool_execution_update", "compaction_start", "auto_retry_end", "entry_appended", "summarization_retry_start",
+        "summarization_retry_end",
+    }
+)  # fmt: skip
+"""Events that say nothing which is counted here."""
+
+_SECONDS_MAX = 604_800.0
+
+
+def read_pi_events(folder: Path, session: int) -> AgentEvents:
+    """What a session's event stream says, of any quality, and where its session file differs from it."""
+    lines = EventLines(folder / EVENTS_FILE)
+    reader = _Reader(session)
+    for event in lines:
+        reader.read(event)
+    told = reader.told
+    end, detail = reader.end()
+    return AgentEvents(
+        usage=tuple(told.claims),
+        requests=len(told.claims),
+        tool_calls=told.tool_calls,
+        compactions=reader.compactions,
+        final_text=told.text,
+        end=end,
+        end_detail=detail,
+        damage="; ".join(part for part in (lines.damage, told.nested_said) if part) or None,
+        tool_seconds=reader.tool_seconds,
+        retries=reader.retries,
+        unknown=dict(reader.unknown),
+        differences=_differences(folder / SESSION_FILE, session, reader),
+    )
+
+
+class _Reader:
+    """Takes the events of one session, one by one."""
+
+    def __init__(self, session: int) -> None:
+        self.told = PiClaims(session)
+        self.compactions = self.retries = 0
+        self.tool_seconds = 0.0
+        self.unknown: Counter[str] = Counter()
+        self._settled = False
+        self._compaction_error = ""
+
+    def read(self, event: dict[str, Any]) -> None:
+        match event.get("type"):
+            case "message_end":
+                self.told.message(mapping(event.get("message")))
+            case "tool_execution_end":
+                self.tool_seconds += _seconds(event.get("durationMs"))
+            case "compaction_end":
+                result = mapping(event.get("result"))
+                self.compactions += bool(result)
+                self.told.beside(result, "compaction")
+            case "auto_retry_start" | "summarization_retry_scheduled":
+                self.retries += 1
+            case "agent_end":
+                self._settled = event.get("willRetry") is not True
+            case "agent_settled":
+                self._settled = True
+            case kind if kind not in _KNOWN:
+                self.unknown[name(kind) or "without a name"] += 1
+
+    def end(self) -> tuple[StreamEnd | None, str]:
+        """How the stream says that the session ended. Its last message decides: Pi's own words of success do not."""
+        told = self.told
+        if not self._settled or told.stop is None:
+            return None, ""
+        if told.stop == "error":
+            return "engine-error", told.error
+        if told.stop == "length":
+            return "length", ""
+        if told.stop == "stop":
+            return "done", ""
+        return "agent-error", f"its last message stopped for '{told.stop}'"
+
+
+def _differences(path: Path, session: int, reader: _Reader) -> tuple[str, ...]:
+    """Pi's session file against its event stream: the file is the agent's to write, the stream is ours."""
+    if not path.exists():
+        return ("Pi left no session file",) if reader.told.claims else ()
+    kept = read_pi_session(path, session)
+    if kept.damage is not None:
+        return (f"Pi's session file is damaged ({kept.damage})",)
+    said = []
+    if len(kept.claims) != len(reader.told.claims):
+        said.append(f"Pi's session file holds {len(kept.claims)} responses, its event stream {len(reader.told.claims)}")
+    else:
+        apart = [one.index for one, other in zip(reader.told.claims, kept.claims, strict=True) if one != other]
+        said += [f"Pi's session file tells response {apart[0] + 1} otherwise than its event stream"] if apart else []
+    if kept.compactions != reader.compactions:
+        said.append(f"Pi's session file holds {kept.compactions} compactions, its event stream {reader.compactions}")
+    return tuple(said)
+
+
+def _seconds(milliseconds: Any) -> float:
+    known = type(milliseconds) in {int, float} and 0 <= milliseconds <= _SECONDS_MAX * 1000
+    return milliseconds / 1000 if known else 0.0
