@@ -2,6 +2,7 @@
 
 PY := .venv/bin/python
 WORKLOAD ?= prefix-cache
+TESTED_AGENTS := pi codex opencode mini-swe-agent qwen-code
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
 .PHONY: help bench test quick check format perf schemas real-model real clean
@@ -16,6 +17,7 @@ bench:  ## set up, then run the main job (WORKLOAD=csv-totals for the small one)
 test:  ## set up, then all checks and all tests: what CI runs
 	@bin/set-up test
 	@$(MAKE) --no-print-directory check
+	@for agent in $(TESTED_AGENTS); do bin/install-agent $$agent || [ $$? = 3 ] || exit 2; done
 	$(PY) -m pytest tests --ignore=tests/perf --ignore=tests/test_architecture.py --durations=15 $(ARGS)
 
 quick:  ## the tests without the slow ones
@@ -55,7 +57,7 @@ real:  ## a run on a real llama-server with the 135M model, with tight limits
 	  --engine-arg=-t --engine-arg=1 --engine-arg=-tb --engine-arg=1 \
 	  --limit bootstrap_attempts=1 --limit session_seconds=120 --limit output_tokens_per_request=64 --limit requests_per_session=2 $(ARGS)
 
-agent-%:  ## install a coding agent: agent-pi, agent-codex, agent-opencode, agent-mini-swe-agent
+agent-%:  ## install a coding agent: agent-pi, agent-codex, agent-opencode, agent-mini-swe-agent, agent-qwen-code
 	@bin/set-up bench
 	@bin/install-agent $*
 

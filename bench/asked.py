@@ -59,7 +59,7 @@ def plan(
         engine=engine_spec(engine=engine, model=model, url=engine_url, args=engine_args, workload_id=workload),
         agent=AgentSpec(name=agent, args=agent_args),
     )
-    open_adapter(subject.agent).check_installed()
+    _check_agent(subject)
     if not sandbox and subject.engine.api_key_env is not None:
         raise UsageError(
             f"{subject.engine.api_key_env} and --unsafe-no-sandbox do not go together: without a box an agent can read the key"
@@ -127,7 +127,7 @@ def begun_with(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_another(folder: Path, earlier: dict[str, Any], asked: dict[str, Any]) -> None:
-    if differing := sorted(key for key in asked if asked[key] != earlier.get(key)):
+    if differing := sorted(key for key in asked if (asked[key] or None) != (earlier.get(key) or None)):
         told = "; ".join(f"{key}: {earlier.get(key)} then, {asked[key]} now" for key in differing)
         raise UsageError(
             f"--resume {folder.name} is another run ({told}); give what it was begun with, or begin a new one"
@@ -150,6 +150,17 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
         identity |= {"attached": engine.url is not None}
         identity |= {"agent": spec.subject.agent.name, "agent_args": " ".join(spec.subject.agent.args)}
     return identity
+
+
+def _check_agent(subject: Subject) -> None:
+    """Raises where the agent needs what this engine does not offer, or is not installed."""
+    adapter, engine = open_adapter(subject.agent), read_profile(subject.engine.name)
+    if adapter.api not in engine.apis:
+        raise UsageError(
+            f"the agent {adapter.name} asks {adapter.api}, which {engine.title} does not offer ({', '.join(engine.apis)}); "
+            f"take another agent or engine, or, if it does: add it to 'apis' in fixtures/engines/{subject.engine.name}.yaml"
+        )
+    adapter.check_installed()
 
 
 def _check_hidden(workload: Workload) -> None:

@@ -160,6 +160,7 @@ class ExchangeSummary:
     """Transport fault or the engine's own error text; None for a whole answer."""
 
     ended_at: float
+    """When the client had the answer: of a whole stream its last token, for an engine may close the connection late."""
 
 
 @dataclass(frozen=True, kw_only=True)

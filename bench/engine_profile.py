@@ -93,6 +93,9 @@ class EngineProfile:
     checked: str = "documentation"
     """How far this profile was tried: `run here`, `recordings`, `documentation`."""
 
+    apis: tuple[str, ...] = ("/v1/chat/completions",)
+    """Paths of the model endpoints that it offers, as far as agents use them."""
+
     response_fields: Mapping[str, ResponseField]
     """Keys: ttft_seconds, prefill_seconds, decode_seconds, queue_seconds, drafted_tokens, accepted_tokens,
     computed_prompt_tokens, cached_tokens (only where it is not where OpenAI has it)."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.agents.adapters import open_adapter
+from bench.agents.probing import probe
 from bench.asked import begin, begun_with, default_limits, run_folder, told
 from bench.contracts import Box, Progress, ProgressSink
 from bench.figures.deviations import (
@@ -139,6 +140,7 @@ def _drive(  # noqa: PLR0917 - as _ending
     altered = altered_since_record(folder, served_anew=not over)
     if not isinstance(end, End) or end.kind == "blocked":
         project.mkdir()
+        probe(adapter, box=box, home=project.parent / "agent")
         with served(
             spec,
             subject,

@@ -6,7 +6,7 @@ import http.client
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +112,15 @@ def serve_session(
     by.sampler.boundary()
     address = by.relay.open_session(request.label, request.evidence)
     try:
-        result = run_session(
+        return run_session(
             request,
             adapter=adapter,
             box=box,
             relay=address,
             home=by.private / "agent",
             exchanges=lambda: by.relay.exchanges(request.label),
+            progress_of=lambda: by.relay.progress(request.label),
+            last_answer=lambda: last_answer_text(request.evidence / EXCHANGES_FILE),
             engine_dead=by.engine.dead,
             profile=by.engine.profile,
             progress=progress,
@@ -127,7 +129,6 @@ def serve_session(
     finally:
         by.relay.close_session(request.label)
         by.sampler.boundary()
-    return replace(result, final_text=last_answer_text(request.evidence / EXCHANGES_FILE))
 
 
 def preflight(by: Served, *, run_id: str, sessions: Path) -> str:

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from bench.agents.agent_profile import profiled_agents
 from bench.contracts import Mount, SessionRequest
 from bench.errors import UsageError
 from bench.records.schema import UsageRecord
@@ -27,6 +28,9 @@ _AGENTS = {
     "pi": "bench.agents.pi",
 }
 """Name of an agent -> module whose `open_agent(spec)` gives its adapter; imported when it is asked for."""
+
+_PROFILED = "bench.agents.profiled"
+"""The same for every agent that has a profile in fixtures/agents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +67,7 @@ class AgentCommand:
     """What is taken from its home when it has ended: name in the evidence folder -> glob relative to the home."""
 
     noise: tuple[bytes, ...] = ()
-    """Beginnings of lines of its event stream that only repeat what other lines say; they are counted, not kept."""
+    """Beginnings of lines of its event stream that only repeat what other lines say; they are not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,9 @@ class AgentEvents:
 
     requests: int
     tool_calls: int
-    compactions: int
+    compactions: int | None
+    """None: the agent does not tell."""
+
     final_text: str
     """The last answer's text, at most its last 200,000 characters; always encodable."""
 
@@ -89,11 +95,21 @@ class AgentEvents:
     tool_seconds: float | None = None
     """Time during which at least one tool ran; None: the agent does not tell."""
 
-    retries: int = 0
-    """How often the agent says that it asked again after a failure."""
+    retries: int | None = 0
+    """How often the agent says that it asked again after a failure; None: it does not tell."""
 
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Events that the adapter does not know: name -> how many. A loud warning of the record."""
+
+    unusable_turns: int = 0
+    """How many answers in a row, up to the last one, called only tools that there are not, or with arguments that are
+    no JSON; 0 also where the agent does not tell."""
+
+    after_answer: int = 0
+    """How often the agent asked, after its last answer, for a summary of its history that nobody needed any more."""
+
+    ended_by_call: bool = False
+    """The last answer's tool call was the agent's own way to end: such an answer needs no text."""
 
     differences: tuple[str, ...] = ()
     """Where the session file that the agent itself kept says something else than its event stream."""
@@ -106,6 +122,9 @@ class Adapter(Protocol):
     version: str
     speaks_unix: bool
     """Whether it reaches its model by a unix socket; else a door on loopback is put before it inside the box."""
+
+    api: str
+    """Path of the model endpoint that it asks, e.g. `/v1/chat/completions`; the engine must offer it."""
 
     @property
     def configuration(self) -> Mapping[str, Any]:
@@ -125,7 +144,7 @@ class Adapter(Protocol):
 
 
 def agent_names() -> tuple[str, ...]:
-    return tuple(sorted(_AGENTS))
+    return tuple(sorted({*_AGENTS, *profiled_agents()}))
 
 
 def open_adapter(spec: AgentSpec) -> Adapter:
@@ -133,7 +152,7 @@ def open_adapter(spec: AgentSpec) -> Adapter:
 
     Evidence can be read with it whether or not the agent itself is installed.
     """
-    if spec.name not in _AGENTS:
+    if spec.name not in agent_names():
         raise UsageError(f"unknown agent '{spec.name}'; there are: {', '.join(agent_names())}")
-    adapter: Adapter = import_module(_AGENTS[spec.name]).open_agent(spec)
+    adapter: Adapter = import_module(_AGENTS.get(spec.name, _PROFILED)).open_agent(spec)
     return adapter

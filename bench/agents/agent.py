@@ -6,24 +6,24 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bench.agents.adapters import EVENTS_FILE, Adapter, AgentCommand, AgentEvents, Place
 from bench.agents.door import behind_door, url_inside
 from bench.agents.home import keep, make_home
 from bench.agents.pipe_copy import PipeCopies
-from bench.agents.project_weight import outgrown
-from bench.agents.session_outcome import CutBy, SessionFacts, judge_session
+from bench.agents.session_outcome import CutBy, SessionFacts, ended_broken, judge_session, output_tokens
+from bench.agents.session_watch import SessionWatch, Watched
 from bench.contracts import (
     Box,
     BoxedProcess,
     BoxPlan,
     ExchangeSummary,
     Mount,
-    Progress,
     ProgressSink,
     RelayAddress,
+    SessionProgress,
     SessionRequest,
     SessionResult,
 )
@@ -36,16 +36,11 @@ HOME_INSIDE = "/agent"
 EVENTS_BYTES = 64_000_000
 STDERR_BYTES = 4_000_000
 
-_TICK_SECONDS = 0.1
-_PROGRESS_SECONDS = 0.5
-_DISK_SECONDS = 3.0
-"""How often the project is weighed; a look takes a few milliseconds."""
-
-_DEAD_ENGINE_SECONDS = 2.0
-"""How long an agent may still use what it already has from an engine that is gone."""
-
 _SETTLE_SECONDS = 1.0
 """How long the relay may take to note the end of an exchange that its client has already seen."""
+
+_DEATH_SECONDS = 0.5
+"""How long it may take until an engine that broke an answer off is seen dead, if it is: the connection goes first."""
 
 _WORDS_BYTES = 2000
 
@@ -58,6 +53,8 @@ def run_session(
     relay: RelayAddress,
     home: Path,
     exchanges: Callable[[], tuple[ExchangeSummary, ...]],
+    progress_of: Callable[[], SessionProgress],
+    last_answer: Callable[[], str],
     engine_dead: Callable[[], str | None],
     profile: EngineProfile,
     progress: ProgressSink,
@@ -65,14 +62,22 @@ def run_session(
 ) -> SessionResult:
     """Starts the agent, waits for its end, a limit, the engine's death or a request to stop; then ends the box.
 
-    `home` is where the agent's own folder is made anew. `exchanges` gives what the relay saw of this session so far. When this returns or raises, nothing that the agent
-    started lives. An agent that asks for more than `request.requests` is ended after the first answer over it.
+    `home` is where the agent's own folder is made anew. `exchanges` gives what the relay saw of this session so far,
+    `progress_of` how its traffic stands, `last_answer` the last whole answer's text. When this returns or raises,
+    nothing that the agent started lives.
+
     Writes `prompt.md`, `events.jsonl` (standard output), `stderr.txt` and what the adapter keeps of the agent's folder
     into `request.evidence`. Must be called from the main thread. Raises EvidenceError when evidence cannot be written.
     """
     command = _command(adapter, request, box, relay, home)
-    started_at, started = time.time(), time.monotonic()
-    watch = _Watch(request, exchanges, engine_dead, progress, stop_requested, started)
+    watched = Watched(
+        exchanges=exchanges,
+        progress_of=progress_of,
+        last_answer=last_answer,
+        engine_dead=engine_dead,
+        stop_requested=stop_requested,
+    )
+    watch = SessionWatch(request, adapter, watched, progress, home=home)
     with PipeCopies() as copies:
         boxed = _start(request, command, box, relay, copies)
         try:
@@ -82,31 +87,21 @@ def run_session(
             boxed.end()
         while copies.open and copies.pump(_SETTLE_SECONDS):
             pass
-    seconds = time.monotonic() - started
+    seconds = watch.seconds
     odd = keep(home, command.keeps, request.evidence)
     events = adapter.read_events(request.evidence, request.label.session)
-    seen = _settled(exchanges, events.requests)
-    facts = SessionFacts(
-        cut_by=cut_by,
-        seconds_limit=request.seconds,
-        requests_limit=request.requests,
-        exchanges=seen,
-        events=events,
-        engine_dead=engine_dead(),
-        exit_code=exit_code,
-        last_words=_last_words(request.evidence / STDERR_FILE),
-    )
+    facts = _facts(request, watched, events, cut_by=cut_by, progress=watch.progress, exit_code=exit_code)
     judgement = judge_session(facts, profile)
     return SessionResult(
         outcome=judgement.outcome,
         reason=judgement.reason,
         kind=judgement.kind,
-        final_text=events.final_text,
+        final_text=facts.answer,
         exit_code=exit_code,
-        started_at=started_at,
+        started_at=watch.started_at,
         seconds=seconds,
-        requests=len(seen),
-        output_tokens=_output_tokens(seen),
+        requests=len(facts.exchanges),
+        output_tokens=output_tokens(facts.exchanges),
         tool_calls=events.tool_calls,
         stream_damage="; ".join(part for part in (copies.dropped, events.damage, *odd) if part) or None,
     )
@@ -167,64 +162,29 @@ def _start(
     return boxed
 
 
-@dataclass(frozen=True)
-class _Watch:
-    """Waits for the end of a session and decides whether the harness must end it."""
-
-    request: SessionRequest
-    exchanges: Callable[[], tuple[ExchangeSummary, ...]]
-    engine_dead: Callable[[], str | None]
-    progress: ProgressSink
-    stop_requested: Callable[[], bool]
-    started: float
-
-    def until_end(self, boxed: BoxedProcess, copies: PipeCopies) -> CutBy | None:
-        """None when the agent's process has ended, else why it is to be ended."""
-        next_check = next_report = self.started
-        next_look = self.started + _DISK_SECONDS
-        dead_at: float | None = None
-        while not self._ended(boxed.process, copies):
-            now = time.monotonic()
-            if now < next_check:
-                continue
-            next_check = now + _TICK_SECONDS
-            if dead_at is None and self.engine_dead() is not None:
-                dead_at = now
-            if dead_at is not None and now - dead_at >= _DEAD_ENGINE_SECONDS:
-                return "engine-dead"
-            if self.stop_requested():
-                return "asked"
-            if now - self.started >= self.request.seconds:
-                return "seconds"
-            seen = self.exchanges()
-            if len(seen) > self.request.requests:
-                return "requests"
-            if _output_tokens(seen) > self.request.output_tokens:
-                return "output-tokens"
-            if now >= next_look and (next_look := now + _DISK_SECONDS) and outgrown(self.request.project):
-                return "disk"
-            if now >= next_report:
-                next_report = now + _PROGRESS_SECONDS
-                self.progress(Progress(text=self._line(now, seen), transient=True))
-        return None
-
-    def _ended(self, process: subprocess.Popen[bytes], copies: PipeCopies) -> bool:
-        """Copies or waits for at most one tick; whether the process has ended, its pipes open or not."""
-        if copies.open:
-            copies.pump(_TICK_SECONDS)
-            return process.poll() is not None
-        try:
-            process.wait(_TICK_SECONDS)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def _line(self, now: float, seen: tuple[ExchangeSummary, ...]) -> str:
-        label = self.request.label
-        elapsed, tokens = now - self.started, _output_tokens(seen)
-        rate = f", {tokens / elapsed:.1f} tok/s" if tokens and elapsed > 0 else ""
-        name = " ".join(part for part in (f"session {label.session:03d}", label.role, label.task) if part)
-        return f"{name}: {elapsed:.0f} s, {len(seen)} requests, {tokens:,} output tokens{rate}"
+def _facts(
+    request: SessionRequest,
+    watched: Watched,
+    events: AgentEvents,
+    *,
+    cut_by: CutBy | None,
+    progress: SessionProgress | None,
+    exit_code: int | None,
+) -> SessionFacts:
+    """What is known of a session whose processes are all gone."""
+    seen = _settled(watched.exchanges, events.requests)
+    return SessionFacts(
+        cut_by=cut_by,
+        progress=progress,
+        seconds_limit=request.seconds,
+        requests_limit=request.requests,
+        exchanges=seen,
+        events=events,
+        answer=watched.last_answer(),
+        engine_dead=_death(watched.engine_dead, seen),
+        exit_code=exit_code,
+        last_words=_last_words(request.evidence / STDERR_FILE),
+    )
 
 
 def _settled(exchanges: Callable[[], tuple[ExchangeSummary, ...]], at_least: int) -> tuple[ExchangeSummary, ...]:
@@ -235,8 +195,12 @@ def _settled(exchanges: Callable[[], tuple[ExchangeSummary, ...]], at_least: int
     return seen
 
 
-def _output_tokens(exchanges: tuple[ExchangeSummary, ...]) -> int:
-    return sum(exchange.output_tokens or 0 for exchange in exchanges)
+def _death(engine_dead: Callable[[], str | None], seen: tuple[ExchangeSummary, ...]) -> str | None:
+    """Why the engine is no longer there, if it is not; waits a moment where its last answer broke off."""
+    deadline = time.monotonic() + (_DEATH_SECONDS if ended_broken(seen) else 0.0)
+    while (dead := engine_dead()) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return dead
 
 
 def _last_words(path: Path) -> str:

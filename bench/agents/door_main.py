@@ -33,10 +33,13 @@ def _carry(source: socket.socket, target: socket.socket) -> None:
 
 
 def _reset(side: socket.socket) -> None:
-    """A connection that broke on one side breaks on the other, too: it must not look like an orderly end."""
+    """A connection that broke on one side breaks on the other, too: it must not look like an orderly end.
+
+    Only reading is shut down, which wakes whoever waits for it and tells the other end nothing; closing then resets.
+    """
     with contextlib.suppress(OSError):  # it may be gone already
         side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        side.shutdown(socket.SHUT_RDWR)
+        side.shutdown(socket.SHUT_RD)
 
 
 def _serve(client: socket.socket, path: str) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.errors import EvidenceError
+from bench.records.snapshot import empty
 
 KEPT_BYTES = 64_000_000
 """At most this much is kept of one file; more is damage and said so."""
@@ -23,9 +23,10 @@ _ENTRIES = 10_000
 def make_home(home: Path, files: Mapping[str, bytes]) -> None:
     """An empty folder with these files. Raises EvidenceError where it cannot be written."""
     try:
-        if home.is_symlink() or home.exists():
-            shutil.rmtree(home)
-        home.mkdir(mode=0o700, parents=True)
+        if home.is_dir() and not home.is_symlink():
+            empty(home)
+        else:
+            home.mkdir(mode=0o700, parents=True)
         for name, content in files.items():
             place = home / name
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,12 @@ class InstalledPackage:
     program: str
     """The file that Node runs, relative to the package."""
 
+    checkout: Path = REPOSITORY
+
     @property
     def modules(self) -> Path:
         """The folder that a box shows."""
-        return REPOSITORY / ".agents" / self.agent / "node_modules"
+        return self.checkout / ".agents" / self.agent / "node_modules"
 
     @property
     def program_path(self) -> str:
@@ -34,7 +36,7 @@ class InstalledPackage:
     @cached_property
     def version(self) -> str:
         """The one version that is installed and tested. Raises FileFormatError where the package file is damaged."""
-        place = REPOSITORY / "fixtures" / "agents" / self.agent / "package.json"
+        place = self.checkout / "fixtures" / "agents" / self.agent / "package.json"
         version = _read(place).get("dependencies", {}).get(self.package)
         if not isinstance(version, str):
             raise FileFormatError(place, f"it names no version of {self.package}")
@@ -48,7 +50,10 @@ class InstalledPackage:
             raise MissingPartError(f"the agent {self.agent} is not installed; {how}")
         found = _read(place).get("version")
         if found != self.version:
-            raise MissingPartError(f"the agent {self.agent} is installed as {found}, {self.version} is wanted; {how}")
+            raise MissingPartError(
+                f"the agent {self.agent} is installed as {str(found)[:40]}, {self.version} is wanted; "
+                f"rm -r {self.modules.parent}, then {how}"
+            )
 
 
 def _read(place: Path) -> dict[str, Any]:

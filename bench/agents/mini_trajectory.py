@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.agents.kept_sessions import KeptSession, SessionFiles, Span, unreadable
+from bench.agents.told import NAME_CHARACTERS, count, instant, name
 from bench.records.schema import UsageRecord
 
 FILE_BYTES = 64_000_000
-_TOKENS_MAX = 10**9
-_NAME_CHARACTERS = 200
-_FINISHED = "Submitted"
+FINISHED = "Submitted"
+"""Exit status of a session that the agent itself ended as done."""
 
 
 def read_trajectory(path: Path, session: int) -> KeptSession:
@@ -22,43 +22,66 @@ def read_trajectory(path: Path, session: int) -> KeptSession:
 
     Requests that failed are not in the file: only the name of what ended the session is.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return unreadable("it is no regular file")
-            content = stream.read(FILE_BYTES + 1)
-        data = json.loads(content) if len(content) <= FILE_BYTES else None
-    except OSError as error:
-        return unreadable(f"it cannot be read: {error.strerror}")
-    except (ValueError, RecursionError):
-        data = None
-    messages = data.get("messages") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(messages, list):
-        return unreadable(f"it is no JSON object with messages of at most {FILE_BYTES:,} bytes")
+    data, damage = load_trajectory(path)
+    if damage is not None:
+        return unreadable(damage)
+    messages = data["messages"]
     answers = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
-    claims = tuple(_claim(_at(one, "extra", "response"), session, place) for place, one in enumerate(answers))
-    ends = [at for one in messages if isinstance(one, dict) and (at := _seconds(_at(one, "extra").get("timestamp")))]
-    status = str(_at(data, "info").get("exit_status") or "")[:_NAME_CHARACTERS]
+    answered = responses(messages)
+    ends = [at for one in messages if isinstance(one, dict) and (at := instant(_at(one, "extra").get("timestamp")))]
+    status = exit_status(data)
     calls = [one.get("tool_calls") for one in answers]
     return KeptSession(
         started_at=min(ends, default=None),
         ended_at=max(ends, default=None),
-        version=str(data.get("trajectory_format"))[:_NAME_CHARACTERS] if "trajectory_format" in data else None,
-        model=next((str(model)[:_NAME_CHARACTERS] for one in answers if (model := _model(one))), None),
-        claims=claims,
-        spans=_spans(answers),
+        version=str(data.get("trajectory_format"))[:NAME_CHARACTERS] if "trajectory_format" in data else None,
+        model=next((str(model)[:NAME_CHARACTERS] for one in answers if (model := _model(one))), None),
+        claims=claims_of(answered, session),
+        spans=_spans(answered),
         tool_calls=sum(len(one) for one in calls if isinstance(one, list)),
         compactions=0,
-        outcome="done" if status == _FINISHED else "interrupted",
-        reason="" if status == _FINISHED else status or "the file does not say how the session ended",
+        outcome="done" if status == FINISHED else "interrupted",
+        reason="" if status == FINISHED else status or "the file does not say how the session ended",
         damage=None,
     )
 
 
+def load_trajectory(path: Path) -> tuple[dict[str, Any], str | None]:
+    """The file's object, whose `messages` is a list, or an empty one and what is wrong with the file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return {}, "it is no regular file"
+            content = stream.read(FILE_BYTES + 1)
+        data = json.loads(content) if len(content) <= FILE_BYTES else None
+    except OSError as error:
+        return {}, f"it cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict) or not isinstance(data.get("messages"), list):
+        return {}, f"it is no JSON object with messages of at most {FILE_BYTES:,} bytes"
+    return data, None
+
+
+def responses(messages: list[Any]) -> list[dict[str, Any]]:
+    """Every message that holds an answer of the model; one that the agent could not use stands in its own complaint."""
+    found = [one for one in messages if isinstance(one, dict)]
+    return [one for one in found if one.get("role") == "assistant" or _at(one, "extra", "response")]
+
+
+def exit_status(data: dict[str, Any]) -> str:
+    """`Submitted`, the name of a limit or of an exception; empty where the session was still going on."""
+    return str(_at(data, "info").get("exit_status") or "")[:NAME_CHARACTERS]
+
+
+def claims_of(answered: list[dict[str, Any]], session: int) -> tuple[UsageRecord, ...]:
+    return tuple(_claim(_at(one, "extra", "response"), session, place) for place, one in enumerate(answered))
+
+
 def _claim(response: dict[str, Any], session: int, place: int) -> UsageRecord:
-    prompt = _count(_at(response, "usage").get("prompt_tokens"))
-    cached = _count(_at(response, "usage", "prompt_tokens_details").get("cached_tokens"))
+    prompt = count(_at(response, "usage").get("prompt_tokens"))
+    cached = count(_at(response, "usage", "prompt_tokens_details").get("cached_tokens"))
     fresh = prompt - cached if prompt is not None and cached is not None else None
     if fresh is not None and fresh < 0:
         fresh = cached = None
@@ -67,19 +90,19 @@ def _claim(response: dict[str, Any], session: int, place: int) -> UsageRecord:
     return UsageRecord(
         session=session,
         index=place,
-        response_id=_name(response.get("id")),
+        response_id=name(response.get("id")),
         input_tokens=fresh,
         cached_tokens=cached,
-        output_tokens=_count(_at(response, "usage").get("completion_tokens")),
-        reasoning_tokens=_count(_at(response, "usage", "completion_tokens_details").get("reasoning_tokens")),
-        stop_reason=_name(first.get("finish_reason")),
+        output_tokens=count(_at(response, "usage").get("completion_tokens")),
+        reasoning_tokens=count(_at(response, "usage", "completion_tokens_details").get("reasoning_tokens")),
+        stop_reason=name(first.get("finish_reason")),
         error=None,
     )
 
 
 def _spans(answers: list[dict[str, Any]]) -> tuple[Span, ...] | None:
     """Only the instant of each answer is kept, so that a request is as short as a point."""
-    ends = [_seconds(_at(one, "extra").get("timestamp")) for one in answers]
+    ends = [instant(_at(one, "extra").get("timestamp")) for one in answers]
     known = [end for end in ends if end is not None]
     return tuple((end, end) for end in known) if len(known) == len(ends) else None
 
@@ -93,18 +116,6 @@ def _at(value: Any, *keys: str) -> dict[str, Any]:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and 0 < value < 10**11 else None
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
-
-
-def _name(value: Any) -> str | None:
-    return value[:_NAME_CHARACTERS].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
 
 
 FILES = SessionFiles(patterns=("*.json",), read=read_trajectory)

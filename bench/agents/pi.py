@@ -12,13 +12,14 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.agents.adapters import AgentCommand, AgentEvents, Place
 from bench.agents.installed import InstalledPackage
 from bench.agents.pi_events import NOISE, SESSION_FILE, read_pi_events
-from bench.agents.pi_settings import THINKING_LEVELS, models_json, settings_json
+from bench.agents.pi_settings import ASSUMED_WINDOW, THINKING_LEVELS, models_json, settings_json
 from bench.agents.skill import Skill, read_skill
 from bench.contracts import Mount, SessionRequest
 from bench.errors import UsageError
@@ -29,6 +30,7 @@ SAMPLING: Mapping[str, float | int] = {"temperature": 0.6, "top_p": 0.95, "seed"
 
 _PACKAGE = InstalledPackage(agent="pi", package="@earendil-works/pi-coding-agent", program="dist/bundle/cli.js")
 _INSIDE = "/tools/pi/node_modules"
+_OPTIONS = "--thinking=LEVEL, --sampling=NAME=NUMBER, --assumed-window=TOKENS and --skill=DIR"
 _QUIET = (
     "--no-extensions",
     "--no-mcp",
@@ -46,7 +48,11 @@ class PiOptions:
 
     thinking: str = "medium"
     sampling: Mapping[str, float | int]
-    skills: tuple[Skill, ...] = ()
+    assumed_window: int = ASSUMED_WINDOW
+    """Tokens that one request may take, where the engine does not report it."""
+
+    skills: tuple[Path, ...] = ()
+    """Folders."""
 
 
 class PiAgent:
@@ -54,6 +60,7 @@ class PiAgent:
 
     name = "pi"
     speaks_unix = False
+    api = "/v1/chat/completions"
 
     def __init__(self, options: PiOptions) -> None:
         self.version = _PACKAGE.version
@@ -65,11 +72,22 @@ class PiAgent:
             "package": f"{_PACKAGE.package}@{self.version}",
             "thinking": self._options.thinking,
             "sampling": dict(self._options.sampling),
-            "skills": [asdict(skill.identity) for skill in self._options.skills],
+            "window_if_unknown": self._options.assumed_window,
+            "skills": [asdict(skill.identity) for skill in self._skills],
         }
+
+    @cached_property
+    def _skills(self) -> tuple[Skill, ...]:
+        """Read when they are wanted: evidence can be read without them. Raises UsageError."""
+        skills = tuple(read_skill(folder) for folder in self._options.skills)
+        names = [skill.identity.name for skill in skills]
+        if doubled := sorted({name for name in names if names.count(name) > 1}):
+            raise UsageError(f"--skill: two skills are named '{doubled[0]}'; their names must differ")
+        return skills
 
     def check_installed(self) -> None:
         _PACKAGE.check()
+        _ = self._skills
 
     def probe(self, place: Place) -> AgentCommand:
         return AgentCommand(
@@ -79,12 +97,13 @@ class PiAgent:
     def command(self, request: SessionRequest, place: Place) -> AgentCommand:
         label = request.label
         name = " ".join(part for part in (f"{label.session:03d}", label.role, label.task) if part)
-        skills = (word for skill in self._options.skills for word in ("--skill", place.mounted(_skill_mount(skill))))
+        window = request.context_window or self._options.assumed_window
+        kept = f"sessions/session-{label.session:03d}.jsonl"
+        skills = (word for skill in self._skills for word in ("--skill", place.mounted(_skill_mount(skill))))
         argv = (
             *("node", *self._program(place), "--mode", "json", *_QUIET, *skills),
             *("--provider", "local", "--model", request.model, "--thinking", self._options.thinking),
-            *("--session-dir", f"{place.home}/sessions", "--session-id", f"session-{label.session:03d}"),
-            *("--name", name),
+            *("--session", f"{place.home}/{kept}", "--name", name),
         )
         return AgentCommand(
             argv=argv,
@@ -92,12 +111,14 @@ class PiAgent:
             env=_environment(place),
             stdin=request.prompt.encode("utf-8", "replace"),
             files={
-                "config/models.json": _json(models_json(request, url=place.url, sampling=self._options.sampling)),
-                "config/settings.json": _json(settings_json(request)),
+                "config/models.json": _json(
+                    models_json(request, window=window, url=place.url, sampling=self._options.sampling)
+                ),
+                "config/settings.json": _json(settings_json(request, window=window)),
                 "sessions/.keep": b"",
                 "home/.keep": b"",
             },
-            keeps={SESSION_FILE: "sessions/*.jsonl"},
+            keeps={SESSION_FILE: kept},
             noise=NOISE,
         )
 
@@ -108,7 +129,7 @@ class PiAgent:
         return (f"{place.mounted(_package_mount())}/{_PACKAGE.program_path}",)
 
     def _mounts(self) -> tuple[Mount, ...]:
-        return (_package_mount(), *(_skill_mount(skill) for skill in self._options.skills))
+        return (_package_mount(), *(_skill_mount(skill) for skill in self._skills))
 
 
 def open_agent(spec: AgentSpec) -> PiAgent:
@@ -116,22 +137,24 @@ def open_agent(spec: AgentSpec) -> PiAgent:
 
 
 def read_options(args: tuple[str, ...]) -> PiOptions:
-    """Reads `--thinking LEVEL`, `--sampling NAME=NUMBER`, `--skill DIR`. Raises UsageError."""
+    """Reads what stands in `_OPTIONS`. Raises UsageError."""
     parser = _Parser(prog="--agent-arg of pi", add_help=False, allow_abbrev=False)
     parser.add_argument("--thinking", choices=THINKING_LEVELS, default="medium")
     parser.add_argument("--sampling", type=_sampling, action="append", default=[])
+    parser.add_argument("--assumed-window", type=_window, default=ASSUMED_WINDOW)
     parser.add_argument("--skill", type=Path, action="append", default=[])
     given = parser.parse_args(args)
-    skills = tuple(read_skill(folder) for folder in given.skill)
-    names = [skill.identity.name for skill in skills]
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"two skills are named '{doubled[0]}'; their names must differ")
-    return PiOptions(thinking=given.thinking, sampling={**SAMPLING, **dict(given.sampling)}, skills=skills)
+    return PiOptions(
+        thinking=given.thinking,
+        sampling={**SAMPLING, **dict(given.sampling)},
+        assumed_window=given.assumed_window,
+        skills=tuple(given.skill),
+    )
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}; there are --thinking=LEVEL, --sampling=NAME=NUMBER and --skill=DIR")
+        raise UsageError(f"{self.prog}: {message}; there are {_OPTIONS}")
 
 
 def _sampling(text: str) -> tuple[str, float | int]:
@@ -147,6 +170,12 @@ def _sampling(text: str) -> tuple[str, float | int]:
     return name, number
 
 
+def _window(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1_000 <= int(text[:12]) <= 100_000_000:
+        raise argparse.ArgumentTypeError(f"expected tokens, 1000 or more, got '{text}'")
+    return int(text)
+
+
 def _environment(place: Place) -> dict[str, str]:
     return {
         "HOME": f"{place.home}/home",
@@ -154,6 +183,8 @@ def _environment(place: Place) -> dict[str, str]:
         "PI_OFFLINE": "1",
         "PI_SKIP_VERSION_CHECK": "1",
         "PI_TELEMETRY": "0",
+        # No box outlives its session, so every one would write the cache of compiled code anew.
+        "NODE_DISABLE_COMPILE_CACHE": "1",
     }
 
 

@@ -9,6 +9,7 @@ the prompt is `input + cacheRead + cacheWrite`; `output` includes reasoning. Zer
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bench.records.schema import UsageRecord
@@ -17,6 +18,7 @@ FAILED = ("error", "aborted")
 TEXT_CHARACTERS = 4_000
 _TOKENS_MAX = 10**9
 _NAME_CHARACTERS = 200
+_NO_SUCH_TOOL = re.compile(r"Tool .{1,200} not found")
 
 
 class PiClaims:
@@ -38,6 +40,16 @@ class PiClaims:
         """Its text."""
 
         self._session = session
+        self._turns = 0
+        """Answers in a row, up to the last one, whose tool calls were all unusable; the last one's not yet counted."""
+
+        self._calls = self._unusable = 0
+        """Tool calls of the last answer, and how many of them could be of no use."""
+
+    @property
+    def unusable_turns(self) -> int:
+        """See `AgentEvents.unusable_turns`. Version 0.73 repairs arguments that end too early, and tells nothing."""
+        return self._turns + 1 if self._calls and self._unusable >= self._calls else 0
 
     @property
     def nested_said(self) -> str | None:
@@ -51,11 +63,15 @@ class PiClaims:
         """Takes one message; True if it is an assistant's, which is a claim."""
         if message.get("role") == "toolResult":
             self.nested += bool(mapping(message.get("usage")))
+            self._unusable += message.get("isError") is True and bool(_NO_SUCH_TOOL.match(_said(message)))
         if message.get("role") != "assistant":
             return False
         content = message.get("content")
         parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-        self.tool_calls += sum(part.get("type") == "toolCall" for part in parts)
+        calls = [part for part in parts if part.get("type") == "toolCall"]
+        self.tool_calls += len(calls)
+        self._turns = self.unusable_turns
+        self._calls, self._unusable = len(calls), sum("argumentsError" in call for call in calls)
         self.text = "\n".join(text(part.get("text"), None) for part in parts if part.get("type") == "text")
         thought = any(part.get("type") == "thinking" and part.get("thinking") for part in parts)
         self.stop = name(message.get("stopReason"))
@@ -107,6 +123,13 @@ class PiClaims:
                 error=error,
             )
         )
+
+
+def _said(message: dict[str, Any]) -> str:
+    """The first text of a message."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content]
+    return next((text(mapping(part).get("text")) for part in parts), "")
 
 
 def count(value: Any) -> int | None:

@@ -1,8 +1,10 @@
-"""Reads Pi's event stream (`--mode json`; seen from its versions 0.73 and 1.6), and holds its session file against it.
+"""Reads Pi's event stream (`--mode json`; docs/json.md of 1.6.0; seen from its versions 0.73 and 1.6), and holds its session file against it.
 
 Of the events that it prints these count: `message_end` with an assistant's message (its usage, stop reason, response
-id), `tool_execution_end`, `compaction_end` and `summarization_*`, `auto_retry_start`, `agent_end` (0.73, where no retry
-follows) and `agent_settled` (1.6: the true end). Its exit code is 0 in JSON mode whatever happened.
+id), `tool_execution_end`, `compaction_end` (with a result and its usage, or why there is none), `entry_appended` where
+the entry is a model call beside the conversation, `auto_retry_start`, `summarization_retry_scheduled`, `agent_end`
+(0.73, where no retry follows) and `agent_settled` (1.6: the true end). Its exit code is 0 in JSON mode whatever
+happened.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from bench.agents.adapters import EVENTS_FILE, AgentEvents, StreamEnd
 from bench.agents.event_lines import EventLines
-from bench.agents.pi_claims import PiClaims, mapping, name
+from bench.agents.pi_claims import PiClaims, mapping, name, text
 from bench.agents.pi_sessions import read_pi_session
 
 SESSION_FILE = "agent-session.jsonl"
@@ -35,8 +37,8 @@ NOISE = tuple(
 _KNOWN = frozenset(
     {
         "session", "agent_start", "turn_start", "turn_end", "message_start", "message_update", "tool_execution_start",
-        "tool_execution_update", "compaction_start", "auto_retry_end", "entry_appended", "summarization_retry_start",
-        "summarization_retry_end",
+        "tool_execution_update", "compaction_start", "auto_retry_end", "summarization_retry_attempt_start",
+        "summarization_retry_finished", "queue_update", "session_info_changed", "thinking_level_changed",
     }
 )  # fmt: skip
 """Events that say nothing which is counted here."""
@@ -60,10 +62,13 @@ def read_pi_events(folder: Path, session: int) -> AgentEvents:
         final_text=told.text,
         end=end,
         end_detail=detail,
-        damage="; ".join(part for part in (lines.damage, told.nested_said) if part) or None,
+        damage="; ".join(part for part in (lines.damage, told.nested_said, reader.failed_compactions_said) if part)
+        or None,
         tool_seconds=reader.tool_seconds,
         retries=reader.retries,
         unknown=dict(reader.unknown),
+        unusable_turns=told.unusable_turns,
+        after_answer=reader.after_answer,
         differences=_differences(folder / SESSION_FILE, session, reader),
     )
 
@@ -75,34 +80,62 @@ class _Reader:
         self.told = PiClaims(session)
         self.compactions = self.retries = 0
         self.tool_seconds = 0.0
+        self.after_answer = 0
+        """Compactions since the last message."""
+
         self.unknown: Counter[str] = Counter()
-        self._settled = False
+        self._settled = self._aborted = False
+        self._failed_compactions = 0
         self._compaction_error = ""
+
+    @property
+    def failed_compactions_said(self) -> str | None:
+        """Pi does not tell what a summary used that came to nothing."""
+        if not self._failed_compactions:
+            return None
+        return (
+            f"{self._failed_compactions} x compaction failed, and what it used is not told; "
+            f"the last: {self._compaction_error}"
+        )
 
     def read(self, event: dict[str, Any]) -> None:
         match event.get("type"):
             case "message_end":
                 self.told.message(mapping(event.get("message")))
+                self.after_answer = 0
             case "tool_execution_end":
                 self.tool_seconds += _seconds(event.get("durationMs"))
             case "compaction_end":
-                result = mapping(event.get("result"))
-                self.compactions += bool(result)
-                self.told.beside(result, "compaction")
+                self._compaction(event)
+            case "entry_appended":
+                entry = mapping(event.get("entry"))
+                if entry.get("type") == "usage":
+                    self.told.beside(entry, name(entry.get("kind")) or "usage")
             case "auto_retry_start" | "summarization_retry_scheduled":
                 self.retries += 1
             case "agent_end":
                 self._settled = event.get("willRetry") is not True
             case "agent_settled":
-                self._settled = True
-            case kind if kind not in _KNOWN:
+                self._settled, self._aborted = True, event.get("aborted") is True
+            case kind if not isinstance(kind, str) or kind not in _KNOWN:
                 self.unknown[name(kind) or "without a name"] += 1
+
+    def _compaction(self, event: dict[str, Any]) -> None:
+        self.after_answer += 1
+        if result := mapping(event.get("result")):
+            self.compactions += 1
+            self.told.beside(result, "compaction")
+        else:
+            self._failed_compactions += 1
+            self._compaction_error = text(event.get("errorMessage"), 300) or "aborted"
 
     def end(self) -> tuple[StreamEnd | None, str]:
         """How the stream says that the session ended. Its last message decides: Pi's own words of success do not."""
         told = self.told
         if not self._settled or told.stop is None:
             return None, ""
+        if self._aborted:
+            return "agent-error", "Pi says that it was aborted"
         if told.stop == "error":
             return "engine-error", told.error
         if told.stop == "length":

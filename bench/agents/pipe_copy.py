@@ -131,6 +131,6 @@ class _LineFilter:
         return kept
 
     def end(self) -> bytes:
-        """What was held back; it is no whole beginning."""
+        """What was held back, unless it begins as what is dropped."""
         held, self._held = self._held, b""
-        return held
+        return b"" if held.startswith(self._beginnings) else held

@@ -12,14 +12,19 @@ PROJECT_FILES = 200_000
 _LOOK_SECONDS = 20
 
 
-def outgrown(project: Path) -> bool:
-    """Whether the project takes more than it may. Looked at by `du`, which takes deep and long paths as they come.
+def outgrown(*folders: Path) -> bool:
+    """Whether one of the folders that an agent may write takes more than a project may.
 
-    A tree that changes meanwhile, or that cannot be weighed in time, is weighed again at the next look.
+    Looked at by `du`, which takes deep and long paths as they come. A tree that changes meanwhile, or that cannot be
+    weighed in time, is weighed again at the next look.
     """
+    return any(_outgrown(folder) for folder in folders)
+
+
+def _outgrown(folder: Path) -> bool:
     try:
-        kilobytes = _first_number("du", "-skx", str(project))
-        files = _first_number("du", "-sx", "--inodes", str(project)) if kilobytes is not None else None
+        kilobytes = _first_number("du", "-skx", str(folder))
+        files = _first_number("du", "-sx", "--inodes", str(folder)) if kilobytes is not None else None
     except subprocess.TimeoutExpired:
         return False
     return (kilobytes or 0) * 1024 > PROJECT_BYTES or (files or 0) > PROJECT_FILES

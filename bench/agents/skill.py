@@ -6,17 +6,19 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
 from bench.errors import UsageError
 
-_FILES = 2_000
-_BYTES = 50_000_000
+FILES = 2_000
+BYTES = 50_000_000
+_ABOUT_CHARACTERS = 1_024
+"""The formats' own limit; agents pass over a skill that is described at greater length."""
+
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\r?(?:\n|\Z)", re.DOTALL)
 
@@ -41,28 +43,32 @@ class Skill:
 
 def read_skill(folder: Path) -> Skill:
     """Reads and checks a skill. Raises UsageError saying what is wrong with it."""
-    place = folder.expanduser().absolute()
+    place = folder.expanduser().resolve()
     page = place / "SKILL.md"
+    if not place.is_dir():
+        raise UsageError(f"--skill {folder}: there is no such folder")
+    files = _files(place)
+    if page not in files:
+        raise UsageError(f"--skill {folder}: there is no SKILL.md in it")
     try:
-        text = page.read_text(encoding="utf-8")
+        digest = _digest(place, files)
+        front = _front_matter(page.read_text(encoding="utf-8"), page)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--skill {folder}: SKILL.md cannot be read ({error})") from error
-    front = _front_matter(text, page)
+        raise UsageError(f"--skill {folder}: it cannot be read ({error})") from error
     name, about = front.get("name"), front.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 64:
         raise UsageError(
             f"{page}: front matter, key 'name': expected lower case letters, digits and dashes, at most 64"
         )
-    if not isinstance(about, str) or not about.strip():
-        raise UsageError(f"{page}: front matter, key 'description': what the skill is for is missing")
+    if not isinstance(about, str) or not about.strip() or len(about) > _ABOUT_CHARACTERS:
+        raise UsageError(
+            f"{page}: front matter, key 'description': expected what the skill is for, "
+            f"at most {_ABOUT_CHARACTERS:,} characters"
+        )
     metadata = front.get("metadata")
     version = front.get("version", metadata.get("version") if isinstance(metadata, dict) else None)
-    return Skill(
-        folder=place.resolve(),
-        identity=SkillIdentity(
-            name=name, version=None if version is None else str(version)[:100], sha256=_digest(place.resolve())
-        ),
-    )
+    told = None if version is None else str(version)[:100].encode("utf-8", "replace").decode()
+    return Skill(folder=place, identity=SkillIdentity(name=name, version=told, sha256=digest))
 
 
 def _front_matter(text: str, page: Path) -> dict[str, Any]:
@@ -78,24 +84,34 @@ def _front_matter(text: str, page: Path) -> dict[str, Any]:
     return front
 
 
-def _digest(folder: Path) -> str:
-    digest, size = hashlib.sha256(), 0
-    for count, path in enumerate(sorted(_files(folder)), 1):
+def _digest(folder: Path, files: tuple[Path, ...]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
         content = path.read_bytes()
-        size += len(content)
-        if count > _FILES or size > _BYTES:
-            raise UsageError(
-                f"--skill {folder}: more than {_FILES:,} files or {_BYTES:,} bytes; is it a skill's folder?"
-            )
         name = os.fsencode(path.relative_to(folder))
         digest.update(b"%d %b %d " % (len(name), name, len(content)) + content)
     return digest.hexdigest()
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode):
-            yield path
-        elif not stat.S_ISDIR(mode):
-            raise UsageError(f"--skill {folder}: {path.relative_to(folder)} is neither a file nor a folder")
+def _files(folder: Path) -> tuple[Path, ...]:
+    """All of its files, in one order; nothing is opened before all are known to be regular, and few and small enough."""
+    found, size = [], 0
+    for place, folders, names in os.walk(folder, onerror=_unreadable):
+        for name in (*names, *folders):
+            path = Path(place, name)
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                raise UsageError(f"--skill {folder}: {path.relative_to(folder)} is neither a file nor a folder")
+            found.append(path)
+            size += status.st_size
+            if len(found) > FILES or size > BYTES:
+                raise UsageError(
+                    f"--skill {folder}: more than {FILES:,} files or {BYTES:,} bytes; is it a skill's folder?"
+                )
+    return tuple(sorted(found))
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise UsageError(f"--skill {error.filename}: it cannot be read ({error.strerror})") from error

@@ -55,6 +55,11 @@ class ProfileFile(Part):
     checked: Literal["run here", "recordings", "documentation"]
     """How far this file was tried: on a running engine, on recordings of one, or only read."""
 
+    apis: list[Literal["/v1/chat/completions", "/v1/responses", "/v1/messages"]] = Field(
+        default=["/v1/chat/completions"], min_length=1
+    )
+    """The model endpoints that it offers; an agent that needs another one is refused before anything starts."""
+
     recognised_by: list[Mark] = Field(default_factory=list)
     """An attached engine is believed to be this one when any of them is found; empty: cannot be told."""
 
@@ -122,6 +127,7 @@ class ProfileFile(Part):
             title=self.title,
             simulated=self.simulated,
             checked=self.checked,
+            apis=tuple(self.apis),
             response_fields={figure: field_contract(figure, place) for figure, place in self.response_fields.items()},
             metrics=self.metrics.contract() if self.metrics else None,
             log_summary=self.log_summary.contract() if self.log_summary else None,

@@ -12,10 +12,12 @@ from bench.figures.residual_figures import RESIDUALS
 from bench.figures.run_evidence import Evidence
 from bench.figures.scopes import narrowed, scopes_of
 from bench.figures.session_figures import SESSIONS
+from bench.figures.time_figures import TIMES
 from bench.figures.token_figures import TOKENS
+from bench.figures.traffic_figures import TRAFFIC
 from bench.records.schema import Figure
 
-FORMULAS: Formulas = {**INFERENCE, **MEMORY, **SESSIONS, **RESIDUALS, **TOKENS, **CHECKS}
+FORMULAS: Formulas = {**INFERENCE, **MEMORY, **SESSIONS, **TIMES, **TRAFFIC, **RESIDUALS, **TOKENS, **CHECKS}
 
 
 def compute(evidence: Evidence) -> tuple[Figure, ...]:

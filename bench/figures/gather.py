@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.engine_profile import EngineProfile
+from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange import DAMAGED, iterate_exchanges, request_record
+from bench.measure.purpose import LENGTH_STOPS, PurposeReader
 from bench.measure.wall_clock import WallClock
 from bench.records.schema import RequestRecord
 
@@ -29,14 +31,22 @@ def gather_requests(
     A session without requests may have no file. Raises EvidenceError on damage that is no torn last line.
     """
     clock = WallClock()
-    records = []
+    records: list[RequestRecord] = []
     for folder in session_folders:
+        purposes, first = PurposeReader(), len(records)
         for exchange in iterate_exchanges(folder / "exchanges.jsonl", warn=warn):
             clock.look(exchange)
             record = request_record(exchange, profile)
             records.append(record)
+            if record.session > 0 and record.path != MODELS_PATH:
+                failed = record.error is not None or record.finish_reason in LENGTH_STOPS
+                purposes.take(exchange, failed=failed, finish_reason=record.finish_reason)
             if record.reason is not None and DAMAGED in record.reason:
                 said = record.reason.partition(DAMAGED)[2].partition("; ")[0]
                 warn(f"session {record.session:03d}, request {record.index}: {DAMAGED}{said}")
+        found = purposes.purposes()
+        records[first:] = [
+            replace(one, purpose=found[one.index]) if one.index in found else one for one in records[first:]
+        ]
     ordered = sorted(records, key=lambda record: (record.session, record.index))
     return Gathered(requests=tuple(ordered), clock_step=clock.step())

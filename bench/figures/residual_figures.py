@@ -9,6 +9,8 @@ from itertools import pairwise
 from bench.figures.measured import Formulas, Measured, absent, joined, no_relay
 from bench.figures.run_evidence import Evidence
 from bench.figures.session_figures import NO_RUN
+from bench.figures.told_twice import told_twice
+from bench.measure.endpoints import MODELS_PATH
 from bench.measure.matching import match_summaries
 from bench.records.schema import EngineSummary, RequestRecord, Scrape, SourceClass, UsageRecord
 
@@ -35,25 +37,16 @@ def _agent_relay(evidence: Evidence) -> Measured:
         return absent("there was no request" if evidence.ran else NO_RUN)
     if nothing := no_relay(evidence):
         return absent(nothing)
-    requests = {(one.session, one.index): one for one in evidence.asked}
-    claims = {(one.session, one.index): one for one in evidence.claims}
-    residual = pairs = 0
-    for match in evidence.matches:
-        seen = None if match.request_index is None else requests[match.session, match.request_index]
-        said = None if match.usage_index is None else claims[match.session, match.usage_index]
-        if seen is not None and said is not None:
-            pairs += 1
-            residual += _apart(seen, said)
-        else:
-            residual += (_asked([seen]) if seen else _claimed([said] if said else [])).residual
-    alone = len(evidence.matches) - pairs
-    return Measured(value=residual, n=len(evidence.matches), includes=f"{alone} stand alone" if alone else None)
-
-
-def _apart(seen: RequestRecord, said: UsageRecord) -> int:
-    """By how many tokens the two sides of one response differ, as far as both report them."""
-    prompt = None if said.input_tokens is None else said.input_tokens + (said.cached_tokens or 0)
-    return _difference(((seen.prompt_tokens, prompt), (seen.output_tokens, said.output_tokens)))
+    pairs, alone = told_twice(evidence)
+    residual = sum(one.apart for one in pairs) + sum(count or 0 for one in alone for count in one.counts)
+    untold = sum(count is None for one in alone for count in one.counts)
+    partly = sum(None in (*one.prompts, *one.outputs) for one in pairs)
+    includes = joined(
+        f"{len(alone)} stand alone" if alone else None,
+        f"{untold} of their counts were not reported" if untold else None,
+        f"{partly} of {len(pairs)} pairs compared in part only, for want of counts" if partly else None,
+    )
+    return Measured(value=residual, n=len(pairs) + len(alone), includes=includes)
 
 
 def _difference(pairs: Iterable[tuple[int | None, int | None]]) -> int:
@@ -107,22 +100,27 @@ def _against_engine(evidence: Evidence, *, agent: bool) -> Measured:
     engine = _engine_stream(evidence)
     if isinstance(engine, str):
         return absent(engine)
-    silent = 0
+    silent = untold = mute = 0
     if agent:
         other = _claimed(evidence.claims, computed=engine.computed)
         preflight = _asked((one for one in evidence.requests if one.session == 0), computed=engine.computed)
         left = engine.sums.minus(preflight).minus(other)
         silent = sum(one.input_tokens is None and one.error is None for one in evidence.claims)
+        untold = sum(one.output_tokens is None and one.error is None for one in evidence.claims)
         if silent:  # what the agent does not tell is no difference
             left = _Sums(prompt=0, output=left.output)
     else:
         left = engine.sums.minus(_asked(evidence.requests, computed=engine.computed))
+        whole = [one for one in evidence.requests if one.error is None and one.path != MODELS_PATH]
+        mute = sum(None in (one.prompt_tokens, one.output_tokens) for one in whole)
     told = f"engine minus {'agent' if agent else 'relay'}: {left.prompt:+,} prompt, {left.output:+,} output"
     return Measured(
         value=left.residual,
         n=engine.n,
         includes=joined(
             f"output tokens only: {silent} of {len(evidence.claims)} responses tell no fresh input" if silent else None,
+            f"{untold} of {len(evidence.claims)} responses tell no output" if untold else None,
+            f"{mute} requests do not report their tokens" if mute else None,
             "computed part of the prompts only" if engine.computed and not silent else None,
             told if left.residual else None,
         ),

@@ -48,7 +48,8 @@ class Evidence:
     tasks: tuple[TaskRow, ...] = ()
     tool_calls: int | None = None
     compactions: int | None = None
-    """None of either: the agent does not tell."""
+    retries: int | None = None
+    """None of these: the agent does not tell."""
 
     checks: tuple[CheckLine, ...] | None = None
     """Of the project's last `verify --all` that the harness ran; None: it never ran."""

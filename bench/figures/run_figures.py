@@ -10,6 +10,7 @@ from bench.agents.adapters import open_adapter
 from bench.figures.compute import compute
 from bench.figures.run_evidence import Evidence
 from bench.figures.run_folder import read_folder
+from bench.figures.stream_warnings import stream_warnings
 from bench.records.schema import CaseResult, Figure
 from bench.spec import AgentSpec
 
@@ -21,7 +22,8 @@ class RunFigures:
     evidence: Evidence
     figures: tuple[Figure, ...]
     warnings: tuple[str, ...]
-    """What of the evidence is damaged but can be done without; paths are relative to the run's folder."""
+    """What of the evidence is damaged but can be done without, and where its streams differ; paths are relative to the
+    run's folder."""
 
 
 def figures_of_run(
@@ -39,4 +41,5 @@ def figures_of_run(
         score_group=score_group,
         warn=lambda text: warnings.append(text.replace(f"{folder}/", "")),
     )
-    return RunFigures(evidence=evidence, figures=compute(evidence), warnings=tuple(warnings))
+    figures = compute(evidence)
+    return RunFigures(evidence=evidence, figures=figures, warnings=(*warnings, *stream_warnings(evidence, figures)))

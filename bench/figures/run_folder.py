@@ -13,6 +13,8 @@ from bench.engine_profile import EngineProfile
 from bench.errors import EvidenceError
 from bench.figures.gather import gather_requests
 from bench.figures.run_evidence import Evidence
+from bench.figures.session_time import split_time
+from bench.figures.stream_warnings import event_warnings
 from bench.loop.journal import read_journal
 from bench.loop.rows import segment_rows, session_rows, task_rows
 from bench.measure.attribution import attribute, attribute_summaries
@@ -56,7 +58,10 @@ def read_folder(
     requests = attribute(gathered.requests, scrapes, profile)
     requests = attribute_summaries(requests, match_summaries(requests, summaries).summaries, profile)
     events = _events(folders, adapter, warn)
-    for gap in source_gaps(profile, scrapes, summaries, asked=any(one.session > 0 for one in requests)):
+    for odd in event_warnings(events):
+        warn(odd)
+    asked = any(one.session > 0 for one in requests)
+    for gap in source_gaps(profile, scrapes, summaries, asked=asked, logged=bool(_logs(folder))):
         warn(gap)
     return Evidence(
         profile=profile,
@@ -66,11 +71,12 @@ def read_folder(
         memory=read_samples(folder / "memory.jsonl", warn=warn),
         cases=cases,
         score_group=score_group,
-        sessions=_with_counts(session_rows(found.entries), requests, events),
+        sessions=_with_counts(session_rows(found.entries), requests, events, simulated=profile.simulated),
         segments=segment_rows(found.entries),
         tasks=task_rows(found.entries),
         tool_calls=sum(one.tool_calls for one in events.values()),
-        compactions=sum(one.compactions for one in events.values()),
+        compactions=_all_told(one.compactions for one in events.values()),
+        retries=_all_told(one.retries for one in events.values()),
         checks=last_checks(found.entries),
         scrapes=scrapes,
         summaries=summaries,
@@ -90,6 +96,13 @@ def read_stored_profile(path: Path) -> EngineProfile:
     return profile
 
 
+def _all_told(counts: Iterable[int | None]) -> int | None:
+    """Their sum; None where one of them is not known."""
+    known = list(counts)
+    told = [count for count in known if count is not None]
+    return sum(told) if len(told) == len(known) else None
+
+
 def _scrapes(folder: Path, profile: EngineProfile, warn: Callable[[str], None]) -> tuple[Scrape, ...]:
     """Readings of the engine's counters; none where it has no such page, or nobody watched it."""
     if profile.metrics is None:
@@ -102,17 +115,21 @@ def _summaries(folder: Path, profile: EngineProfile, warn: Callable[[str], None]
     if profile.log_summary is None:
         return ()
     found: list[EngineSummary] = []
-    for launch in sorted((folder / "engine").glob("launch-*"), key=lambda place: int(place.name.rpartition("-")[2])):
-        if (launch / ENGINE_LOG).is_file():
-            number = int(launch.name.rpartition("-")[2])
-            # One launch has one log of its own: whatever looks like another start in it was printed, not started.
-            of_one_process = replace(profile.log_summary, starts=None)
-            found += read_summaries(launch / ENGINE_LOG, of_one_process, engine_process_start=number, warn=warn)
+    # One launch has one log of its own: whatever looks like another start in it was printed, not started.
+    of_one_process = replace(profile.log_summary, starts=None)
+    for number, log in sorted(_logs(folder).items()):
+        found += read_summaries(log, of_one_process, engine_process_start=number, warn=warn)
     return tuple(found)
 
 
+def _logs(folder: Path) -> dict[int, Path]:
+    """Logs of the engine's launches by their numbers; that of an attached engine is not ours to keep."""
+    found = (launch / ENGINE_LOG for launch in (folder / "engine").glob("launch-*"))
+    return {int(log.parent.name.rpartition("-")[2]): log for log in found if log.is_file()}
+
+
 def source_gaps(
-    profile: EngineProfile, scrapes: Sequence[Scrape], summaries: Sequence[EngineSummary], *, asked: bool
+    profile: EngineProfile, scrapes: Sequence[Scrape], summaries: Sequence[EngineSummary], *, asked: bool, logged: bool
 ) -> list[str]:
     """Sources that the engine's profile names and that gave nothing: a typo in it would else never be told."""
     gaps = []
@@ -123,7 +140,7 @@ def source_gaps(
             gaps.append(f"{len(lost)} of {len(scrapes)} readings of the metrics page gave nothing: {lost[0]}")
         if lacking := sorted(set(profile.metrics.series) - seen) if seen else []:
             gaps.append(f"the engine's metrics page never had a series of its profile for: {', '.join(lacking)}")
-    if profile.log_summary is not None and asked and not summaries:
+    if profile.log_summary is not None and asked and logged and not summaries:
         gaps.append("no line of the engine's log is a request summary as its profile describes them")
     return gaps
 
@@ -148,19 +165,34 @@ def _events(folders: list[Path], adapter: Adapter, warn: Callable[[str], None]) 
 
 
 def _with_counts(
-    rows: Sequence[SessionRow], requests: Sequence[RequestRecord], events: Mapping[int, AgentEvents]
+    rows: Sequence[SessionRow],
+    requests: Sequence[RequestRecord],
+    events: Mapping[int, AgentEvents],
+    *,
+    simulated: bool,
 ) -> tuple[SessionRow, ...]:
-    """Rows with the counts that the evidence has, also of sessions that were cut before the journal could say any."""
+    """Rows with the counts that the evidence has, also of sessions that were cut before the journal could say any.
+
+    The parts of their time are computed here, too; `simulated`: the engine's own times are no part of it.
+    """
     counted = []
     for row in rows:
         mine = [request for request in requests if request.session == row.session]
+        told = events.get(row.session)
+        time = split_time(
+            row.seconds, mine, tool_seconds=None if told is None else told.tool_seconds, simulated=simulated
+        )
         counted.append(
             replace(
                 row,
                 requests=len(mine),
                 prompt_tokens=_sum(request.prompt_tokens for request in mine),
                 output_tokens=_sum(request.output_tokens for request in mine),
-                tool_calls=events[row.session].tool_calls if row.session in events else row.tool_calls,
+                tool_calls=row.tool_calls if told is None else told.tool_calls,
+                engine_seconds=time.engine,
+                tool_seconds=time.tool,
+                waiting_seconds=time.waiting,
+                agent_seconds=time.agent,
             )
         )
     return tuple(counted)

@@ -8,6 +8,7 @@ from typing import Literal
 from bench.contracts import Role
 from bench.figures.measured import Formula, Formulas, Measured, absent, joined, missing, no_relay
 from bench.figures.run_evidence import Evidence
+from bench.figures.told_twice import told_twice
 from bench.records.schema import SourceClass
 
 NO_RUN = "no agent ran: only a project was scored"
@@ -103,24 +104,16 @@ def _requests_begun(state: Literal["cold", "salted", "warm"]) -> Formula:
 def _matched_requests(evidence: Evidence) -> Measured:
     if not evidence.asked and not evidence.claims:
         return absent("there was no request" if evidence.ran else NO_RUN)
-    requests = {(one.session, one.index): one for one in evidence.asked}
-    claims = {(one.session, one.index): one for one in evidence.claims}
-    matched = disagreeing = 0
-    for match in evidence.matches:
-        if match.request_index is None or match.usage_index is None:
-            continue
-        request = requests[match.session, match.request_index]
-        claim = claims[match.session, match.usage_index]
-        if request.error is None and claim.error is None:
-            matched += 1
-            prompt = None if claim.input_tokens is None else claim.input_tokens + (claim.cached_tokens or 0)
-            said, seen = (prompt, claim.output_tokens), (request.prompt_tokens, request.output_tokens)
-            disagreeing += any(None not in pair and pair[0] != pair[1] for pair in zip(said, seen, strict=True))
-    alone = sum(match.how == "unmatched" for match in evidence.matches)
+    pairs, alone = told_twice(evidence)
+    whole = [one for one in pairs if one.claim.error is None and all(seen.error is None for seen in one.requests)]
+    matched = sum(len(one.requests) for one in whole)
+    disagreeing = sum(one.apart > 0 for one in whole)
+    summed = sum(len(one.requests) for one in whole if len(one.requests) > 1)
     repeated = evidence.matching.repeated_keys
     includes = joined(
-        f"{alone} requests or claims stand alone" if alone else None,
+        f"{len(alone)} requests or claims stand alone" if alone else None,
         f"{disagreeing} pairs disagree on token counts" if disagreeing else None,
+        f"{summed} compaction requests are summed up in fewer claims" if summed else None,
         f"{repeated} keys occur more than once, their order forced" if repeated else None,
     )
     return Measured(value=matched, n=len(evidence.asked), includes=includes, source=_seen_by(evidence))
@@ -129,17 +122,8 @@ def _matched_requests(evidence: Evidence) -> Measured:
 def _unmatched_tokens(evidence: Evidence) -> Measured:
     if not evidence.asked and not evidence.claims:
         return absent("there was no request" if evidence.ran else NO_RUN)
-    alone = [match for match in evidence.matches if match.how == "unmatched"]
-    requests = {(one.session, one.index): one for one in evidence.asked}
-    claims = {(one.session, one.index): one for one in evidence.claims}
-    counts: list[int | None] = []
-    for match in alone:
-        if match.request_index is not None:
-            request = requests[match.session, match.request_index]
-            counts += [request.prompt_tokens, request.output_tokens]
-        elif match.usage_index is not None:
-            claim = claims[match.session, match.usage_index]
-            counts += [claim.input_tokens, claim.cached_tokens, claim.output_tokens]
+    _, alone = told_twice(evidence)
+    counts = [count for one in alone for count in one.counts]
     known = [count for count in counts if count is not None]
     if counts and not known:
         why = f"{len(alone)} stand alone, none with a token count"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from bench.figures.measured import Formula, Formulas, Measured, absent, joined, missing, total
@@ -85,10 +86,14 @@ def _unreported(kind: Literal["usage", "cached"]) -> Formula:
 
 def _claimed(name: Literal["input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"]) -> Formula:
     def compute(evidence: Evidence) -> Measured:
-        # A response that ended in an error had nothing to report; what it did report counts.
+        # A response that ended in an error often has nothing to report; what it does report counts.
         claims = [one for one in evidence.claims if one.error is None or getattr(one, name) is not None]
+        silent = len(evidence.claims) - len(claims)
         nothing = "the agent reports no response" if evidence.ran else NO_RUN
-        return total((getattr(one, name) for one in claims), of_what="responses", nothing=nothing)
+        found = total((getattr(one, name) for one in claims), of_what="responses", nothing=nothing)
+        if found.value is None or not silent:
+            return found
+        return replace(found, includes=joined(found.includes, f"{silent} failed responses report none"))
 
     return compute
 

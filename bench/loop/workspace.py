@@ -12,6 +12,8 @@ from bench.errors import EvidenceError, HarnessError, UsageError
 from bench.records.snapshot import BlobStore, Snapshot, load, restore, save, take
 
 _LISTED = 50
+_HISTORIES = {".git", ".hg", ".svn", ".jj"}
+"""Where version control keeps earlier and later states of files: a starter's answers may stand there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +45,19 @@ class Workspace:
         return self._current
 
     def begin(self, starter: Path | None) -> str:
-        """Makes the project a copy of the workload's starter files, or empty. Returns its digest."""
+        """Makes the project a copy of the workload's starter files, or empty. Returns its digest.
+
+        Raises UsageError for a starter with files that cannot be copied, or with the history of a repository.
+        """
         with tempfile.TemporaryDirectory(prefix="runcard-empty-") as nothing, self._told():
             first = take(starter or Path(nothing), self._blobs)
         if first.rejected:
             worst = first.rejected[0]
             raise UsageError(f"{starter}: the starter file {worst.path} cannot be copied: {worst.reason}")
+        if kept := next((file.path for file in first.files if _is_history(file.path)), None):
+            raise UsageError(
+                f"{starter}: the starter file {kept} is history of a repository, which may hold answers; remove it"
+            )
         self._become(first)
         return first.digest
 
@@ -99,6 +108,12 @@ class Workspace:
                 f"{error.filename or self.project}: a snapshot cannot be taken or put back ({error.strerror}); "
                 "mend that and go on with --resume"
             ) from error
+
+
+def _is_history(path: str) -> bool:
+    """Whether a file belongs to a repository, checked out (`.git/`, or a file `.git` that names one) or bare."""
+    parts = path.lower().split("/")
+    return any(part in _HISTORIES for part in parts) or any(part.endswith(".git") for part in parts[:-1])
 
 
 def _changed(before: Snapshot, after: Snapshot) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure.endpoints import MODELS_PATH
-from bench.measure.exchange import error_of, iterate_exchanges, read_answer
+from bench.measure.exchange import answered_at, error_of, iterate_exchanges, read_answer
+from bench.measure.request_body import read_request_body
 
 MOST_CHARACTERS = 200_000
 
@@ -19,14 +20,23 @@ MOST_CHARACTERS = 200_000
 def last_answer_text(path: Path) -> str:
     """Text, reasoning left out, of the last answer in an `exchanges.jsonl` that came whole; its last 200,000 characters.
 
-    Empty where there is none. A torn last line is not read. Raises EvidenceError where the file is damaged.
+    Where an agent offers tools, only answers to requests that offer them count: some agents have their history
+    summed up after the last answer of a session. Empty where there is none. A torn last line is not read. Raises
+    EvidenceError where the file is damaged.
     """
-    last, ended = "", float("-inf")
+    last: dict[bool, str] = {}
+    ended = dict.fromkeys((True, False), float("-inf"))
     for exchange in iterate_exchanges(path, warn=lambda _: None):
-        if exchange.path == MODELS_PATH or exchange.ended_at < ended or error_of(exchange, read_answer(exchange)):
+        if exchange.path == MODELS_PATH:
             continue
-        last, ended = answer_text(exchange.response, streamed=exchange.streamed), exchange.ended_at
-    return last[-MOST_CHARACTERS:]
+        asked = read_request_body(exchange.request)
+        tools = asked is not None and asked.tools > 0
+        at = answered_at(exchange)
+        if at < ended[tools] or error_of(exchange, read_answer(exchange)):
+            continue
+        last[tools] = answer_text(exchange.response, streamed=exchange.streamed)
+        ended[tools] = at
+    return last.get(True, last.get(False, ""))[-MOST_CHARACTERS:]
 
 
 def answer_text(body: bytes, *, streamed: bool) -> str:

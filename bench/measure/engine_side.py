@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from bench.contracts import SessionProgress
 from bench.measure.http_wire import (
     AnswerHeadReader,
     Body,
@@ -57,8 +58,21 @@ class Traffic:
     """The connections that a session has open."""
 
     session: SessionTraffic
+    progress_at: float
+    """When the session opened, a request of its was last sent, an answer ended, or a client read on after a pause."""
+
     clients: set[asyncio.Transport] = field(default_factory=set)
     underway: set[EngineSide] = field(default_factory=set)
+
+    def progress(self, now: float) -> SessionProgress:
+        """How it stands at `now`; reads what lies unread of the answers for their last tokens."""
+        owing = [one for one in self.underway if one.exchange.counted and not one.ending]
+        tokens = [at for one in owing if (at := one.exchange.last_token_at()) is not None]
+        return SessionProgress(
+            underway=len(owing),
+            idle_seconds=max(0.0, now - max([self.progress_at, *tokens])),
+            held_back=any(one.held_back for one in owing),
+        )
 
 
 class EngineSide:
@@ -95,6 +109,11 @@ class EngineSide:
         traffic.underway.add(self)
         self._connect()
 
+    @property
+    def held_back(self) -> bool:
+        """Whether nothing is read of the engine because the client does not take it."""
+        return self._paused
+
     def pause(self) -> None:
         """The client lags behind: the engine is slowed down to its pace."""
         self._paused = True
@@ -104,6 +123,7 @@ class EngineSide:
     def resume(self) -> None:
         self._paused = False
         self._last_read_at = self._wiring.clock()
+        self._progressed(self._last_read_at)
         if self._connected and not self.over.done():
             self._wiring.loop.add_reader(self._socket, self._readable)
 
@@ -192,6 +212,7 @@ class EngineSide:
             return
         self._sent = True
         self.exchange.sent_at = now
+        self._progressed(now)
         if self._wiring.on_begin is not None:
             self._tell(self._wiring.on_begin, now)
 
@@ -239,6 +260,7 @@ class EngineSide:
 
     def _end(self, now: float) -> None:
         self.exchange.ended_at = now
+        self._progressed(now)
         self.exchange.redacted = self._strike.struck
         self._stall.cancel()
         self._wiring.loop.remove_reader(self._socket)
@@ -250,6 +272,10 @@ class EngineSide:
         self._wiring.write(partial(self._traffic.session.keep, self.exchange))
         if self._wiring.on_end is not None:
             self._tell(self._wiring.on_end, now)
+
+    def _progressed(self, now: float) -> None:
+        if self.exchange.counted:
+            self._traffic.progress_at = now
 
     def _tell(self, hook: ExchangeHook, now: float) -> None:
         if self.exchange.counted:

@@ -87,6 +87,17 @@ def damage_of(exchange: Exchange, answer: AnswerReader) -> str | None:
     return answer.damage
 
 
+def answered_at(exchange: Exchange) -> float:
+    """When the client had the answer, on the relay's clock: what one conversation's exchanges are put in order by.
+
+    A client may ask its next question as soon as it has the closing event, and an engine that is busy may end the
+    connection of the answer before only after that. So a whole stream counts from its last token.
+    """
+    if exchange.fault is None and exchange.streamed and exchange.arrivals:
+        return exchange.arrivals[-1][1]
+    return exchange.ended_at
+
+
 def summarise(exchange: Exchange, answer: AnswerReader) -> ExchangeSummary:
     """The exchange as far as a session's outcome and limits need it."""
     error = error_of(exchange, answer)
@@ -98,7 +109,7 @@ def summarise(exchange: Exchange, answer: AnswerReader) -> ExchangeSummary:
         prompt_tokens=counts.prompt,
         output_tokens=counts.output,
         error=error,
-        ended_at=exchange.ended_at,
+        ended_at=answered_at(exchange),
     )
 
 

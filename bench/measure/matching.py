@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Literal, TypeVar
 
 from bench.measure.pairing import Paired, Side, pair
+from bench.measure.summed_claims import summed_claims
 from bench.records.schema import EngineSummary, Match, RequestRecord, UsageRecord
 
 How = Literal["response-id", "forced-order", "unmatched"]
@@ -96,16 +97,19 @@ def match_claims(requests: Sequence[RequestRecord], claims: Sequence[UsageRecord
     for session, mine, theirs in _scopes(ended, told, lambda one: one.session, lambda one: one.session):
         found = pair(_requests_side(mine, with_ids, with_cached), _claims_side(theirs, with_ids, with_cached))
         repeated += found.repeated_keys
-        taken = set()
+        summed = summed_claims(mine, theirs, found.partner)
+        column_of = {row: column for row, column in enumerate(found.partner) if column >= 0}
+        column_of.update((row, column) for column, rows in summed.rows.items() for row in rows)
+        taken = set(column_of.values())
         for row, request in enumerate(mine):
-            if (column := found.partner[row]) >= 0:
-                taken.add(column)
+            if (column := column_of.get(row, -1)) >= 0:
+                several = len(summed.rows.get(column, ())) > 1
                 matches.append(
                     Match(
                         session=session,
                         request_index=request.index,
                         usage_index=theirs[column].index,
-                        how="response-id" if row in found.by_id else "forced-order",
+                        how="response-id" if row in found.by_id else "summed" if several else "forced-order",
                     )
                 )
             else:
@@ -113,7 +117,8 @@ def match_claims(requests: Sequence[RequestRecord], claims: Sequence[UsageRecord
                 left.append(_alone(session, request=request.index, why=why))
         for place, claim in enumerate(theirs):
             if place not in taken:
-                why = found.why_right.get(place) or _why_claim(claim, theirs, place, "the relay saw no such response")
+                otherwise = summed.why.get(place, "the relay saw no such response")
+                why = found.why_right.get(place) or _why_claim(claim, theirs, place, otherwise)
                 left.append(_alone(session, usage=claim.index, why=why))
     return ClaimMatching(matches=(*matches, *left), repeated_keys=repeated)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from bench.contracts import ExchangeSummary, RelayAddress, SessionLabel
+from bench.contracts import ExchangeSummary, RelayAddress, SessionLabel, SessionProgress
 from bench.errors import EvidenceError, HarnessError, UsageError
 from bench.measure.client_side import ClientSide
 from bench.measure.engine_side import GRACE_SECONDS, Traffic, Wiring
@@ -119,7 +119,7 @@ class Relay:
             traffic = SessionTraffic(label, folder, self._engine_process)
         except OSError as error:
             raise EvidenceError(f"{folder}: evidence cannot be written ({error.strerror})") from error
-        session = _Session(traffic, self._folder / f"{secrets.token_hex(6)}.sock")
+        session = _Session(traffic, self._folder / f"{secrets.token_hex(6)}.sock", opened_at=self._wiring.clock())
         try:
             address = self._call(self._listen(session))
         except OSError as error:
@@ -141,6 +141,16 @@ class Relay:
         self._call(self._settle(session))
         self._raise_fault()
         return session.kept.summaries()
+
+    def progress(self, label: SessionLabel) -> SessionProgress:
+        """Whether the session's traffic gets on, and if not, for how long.
+
+        Progress is that the session opened, a request of a model endpoint was sent, a token came, an answer ended, or a
+        client that had lagged behind read on. Comments, role chunks and the list of models are none.
+        """
+        progress = self._call(self._progress(self._session(label)))
+        self._raise_fault()
+        return progress
 
     def output_tokens(self, label: SessionLabel) -> int:
         """Output tokens over the session's ended exchanges, as far as they were reported."""
@@ -209,10 +219,16 @@ class Relay:
         self._write(session.kept.close)
         await self._loop.run_in_executor(self._writer, _nothing)
 
+    async def _progress(self, session: _Session) -> SessionProgress:
+        await _take_in_what_happened()
+        return session.traffic.progress(self._wiring.clock())
+
     async def _settle(self, session: _Session) -> None:
         """Waits for the exchanges whose client is gone or whose answer is whole, so that they are counted."""
         await _take_in_what_happened()
-        over = [one.over for one in session.traffic.underway if one.ending or one.exchange.read_up()]
+        for one in session.traffic.underway:
+            one.exchange.read_up()
+        over = [one.over for one in session.traffic.underway if one.ending or one.exchange.answer.complete]
         if over:
             await asyncio.wait(over, timeout=GRACE_SECONDS)
         await self._loop.run_in_executor(self._writer, _nothing)
@@ -221,9 +237,9 @@ class Relay:
 class _Session:
     """A session's address and what passes there."""
 
-    def __init__(self, kept: SessionTraffic, socket: Path) -> None:
+    def __init__(self, kept: SessionTraffic, socket: Path, *, opened_at: float) -> None:
         self.kept = kept
-        self.traffic = Traffic(session=kept)
+        self.traffic = Traffic(session=kept, progress_at=opened_at)
         self.socket = socket
         self.servers: tuple[asyncio.Server, ...] = ()
 

@@ -68,12 +68,18 @@ class OpenExchange:
                 self.read_up()
 
     def read_up(self) -> bool:
-        """Reads all of the stream that is there; True when its closing event is."""
+        """Reads all of the stream that is there; True when its closing event is, or the error that took its place."""
         data = bytes(self._unread)
         self._unread.clear()
         self._arrived(self.answer.feed(data))
         del self._pieces[:-1]
-        return self.answer.complete
+        return self.answer.complete or (self.streamed and self.answer.error is not None)
+
+    def last_token_at(self) -> float | None:
+        """When the last token of the stream came; None before the first one and for an answer that is not streamed."""
+        if self.streamed:
+            self.read_up()
+        return self.arrivals[-1][1] if self.arrivals else None
 
     def read_to_end(self) -> None:
         """Nothing more comes; reads what had to be whole first."""

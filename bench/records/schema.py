@@ -180,8 +180,9 @@ class Match:
     session: int
     request_index: int | None
     usage_index: int | None
-    how: Literal["response-id", "forced-order", "unmatched"]
-    """`forced-order`: the only assignment that keeps the order in which both sides say that the requests ended."""
+    how: Literal["response-id", "forced-order", "summed", "unmatched"]
+    """`forced-order`: the only assignment that keeps the order in which both sides say that the requests ended.
+    `summed`: one of several requests whose counts are the claim's when they are added up."""
 
     reason: str | None = None
     """Why one side stands alone: preflight, unrelated client, retried, aborted, ambiguous ..."""

@@ -110,17 +110,32 @@ SCOPE: tuple[Column[Scope], ...] = (
 """A column that no part has a figure for is left out of its table."""
 
 SESSION: tuple[Column[SessionRow], ...] = (
-    Column(title="session", cell=lambda row: f"{row.session:03d}"),
+    Column(title="no.", cell=lambda row: f"{row.session:03d}"),
     Column(title="role", cell=lambda row: row.role),
     Column(title="task", cell=lambda row: row.task or "-"),
-    Column(title="attempt", cell=lambda row: f"{row.attempt}" + (f" (retry {row.retry})" if row.retry else "")),
-    Column(title="outcome", cell=lambda row: row.outcome + (f" ({row.kind})" if row.kind else "")),
-    Column(title="requests", cell=lambda row: f"{row.requests:,}", right=True),
+    Column(title="try", cell=lambda row: f"{row.attempt}" + (f" r{row.retry}" if row.retry else "")),
+    Column(title="outcome", cell=lambda row: row.outcome),
+    Column(title="reqs", cell=lambda row: f"{row.requests:,}", right=True),
     Column(title="prompt", cell=lambda row: written(row.prompt_tokens, ""), right=True),
     Column(title="output", cell=lambda row: written(row.output_tokens, ""), right=True),
-    Column(title="tools", cell=lambda row: f"{row.tool_calls:,}", right=True),
-    Column(title="wall", cell=lambda row: written(row.seconds, "s"), right=True),
+    Column(title="wall", cell=lambda row: _brief(row.seconds), right=True),
+    Column(title="engine", cell=lambda row: _brief(row.engine_seconds), right=True),
+    Column(title="waiting", cell=lambda row: _brief(row.waiting_seconds), right=True),
+    Column(title="tools", cell=lambda row: _brief(row.tool_seconds), right=True),
+    Column(title="agent", cell=lambda row: _brief(row.agent_seconds), right=True),
 )
+"""As narrow as they can be read: the whole table fits a terminal of 120 columns."""
+
+
+def _brief(seconds: float | None) -> str:
+    """A duration in at most seven characters, up to some weeks."""
+    if seconds is None:
+        return "-"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 999.95:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 59_970 else f"{seconds / 3600:.1f} h"
 
 
 def _rate(row: RequestRecord) -> str:
@@ -140,6 +155,7 @@ REQUEST: tuple[Column[RequestRecord], ...] = (
     Column(title="index", cell=lambda row: str(row.index), right=True),
     Column(title="role", cell=lambda row: row.role),
     Column(title="task", cell=lambda row: row.task or "-"),
+    Column(title="for", cell=lambda row: "-" if row.purpose == "turn" else row.purpose),
     Column(title="prompt", cell=lambda row: written(row.prompt_tokens, ""), right=True),
     Column(title="cached", cell=lambda row: written(row.cached_tokens, ""), right=True),
     Column(title="output", cell=lambda row: written(row.output_tokens, ""), right=True),

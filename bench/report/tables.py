@@ -14,6 +14,10 @@ from bench.report.columns import Column, Row
 tabulate.MIN_PADDING = 0  # its two more spaces a column would make the tables wider than a terminal
 
 
+_REASON = 300
+"""Characters of the reason why a session was not done."""
+
+
 def table(rows: Iterable[Row], shape: Sequence[Column[Row]]) -> str:
     """One table; cells are text already, so nothing is parsed as a number again."""
     return tabulate.tabulate(
@@ -41,8 +45,16 @@ def summary(record: RunRecord) -> str:
 
 
 def sessions(record: RunRecord) -> str:
-    """Every agent session of the run, one row each."""
-    return table(record.sessions, columns.SESSION)
+    """Every agent session of the run, one row each; below them why some were not done."""
+    lines = [table(record.sessions, _told(record.sessions, columns.SESSION))]
+    if any(row.retry for row in record.sessions):
+        lines.append("r1, r2: the same attempt begun again after an engine error")
+    for row in record.sessions:
+        if row.outcome != "done":
+            kind = f" ({row.kind})" if row.kind else ""
+            reason = f": {row.reason[:_REASON]}" if row.reason else ""
+            lines.append(plain(f"{row.session:03d} {row.outcome}{kind}{reason}"))
+    return "\n".join(lines)
 
 
 def requests(listed: Sequence[RequestRecord]) -> str:

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.contracts import ExchangeSummary, RelayAddress, SessionLabel, SessionRequest
+from bench.contracts import ExchangeSummary, RelayAddress, SessionLabel, SessionProgress, SessionRequest
 from bench.engine_profile import EngineProfile
 
 
@@ -34,6 +34,7 @@ class Reply:
     finish_reason: str | None = None
     error: str | None = None
     output_tokens: int | None = None
+    text: str = ""
 
 
 def head(status=200, content_type="text/event-stream", extra=""):
@@ -70,7 +71,7 @@ def says(text, *, finish="stop", usage=USAGE, name="resp-1"):
         event({"id": name, "choices": [], "usage": usage}),
         event(b"[DONE]"),
     ]
-    return Reply(data=head() + b"".join(pieces), finish_reason=finish, output_tokens=50)
+    return Reply(data=head() + b"".join(pieces), finish_reason=finish, output_tokens=50, text=text)
 
 
 def calls(*tools, name="resp-1"):
@@ -99,6 +100,9 @@ class EngineServer:
         self.replies: list[Reply] = []
         self.requests: list[dict] = []
         self.summaries: list[ExchangeSummary] = []
+        self.held_back = False
+        self._answer = ""
+        self._progress_at = time.monotonic()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         tcp = socket.create_server(("127.0.0.1", 0))
@@ -117,6 +121,17 @@ class EngineServer:
     def exchanges(self):
         with self._lock:
             return tuple(self.summaries)
+
+    def progress(self):
+        with self._lock:
+            return SessionProgress(
+                underway=len(self.requests) - len(self.summaries),
+                idle_seconds=time.monotonic() - self._progress_at,
+                held_back=self.held_back,
+            )
+
+    def last_answer(self):
+        return self._answer
 
     def close(self):
         self._stop.set()
@@ -151,14 +166,20 @@ class EngineServer:
             with self._lock:
                 index = len(self.requests)
                 self.requests.append({"line": first.decode(), "body": body})
+                self._progress_at = time.monotonic()
                 reply = self.replies[min(index, len(self.replies) - 1)]
-            connection.sendall(reply.data)
+            try:
+                connection.sendall(reply.data)
+            except ConnectionError:  # whoever asked has left
+                return
             if reply.then == "stall":
                 self._stop.wait(30)
                 return
             if reply.then == "reset":
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             with self._lock:
+                self._answer = self._answer if reply.error else reply.text
+                self._progress_at = time.monotonic()
                 self.summaries.append(
                     ExchangeSummary(
                         index=index,
@@ -254,7 +275,7 @@ def profile():
 
 @pytest.fixture
 def make_request(tmp_path, project):
-    def make(prompt="Build it.", *, requests=20, seconds=30.0):
+    def make(prompt="Build it.", *, requests=20, seconds=30.0, no_progress_seconds=None):
         evidence = tmp_path / "evidence"
         evidence.mkdir(exist_ok=True)
         label = SessionLabel(run_id="r", session=7, role="builder", task="T003", attempt=1, retry=0)
@@ -269,7 +290,7 @@ def make_request(tmp_path, project):
             output_tokens=1_000_000,
             requests=requests,
             seconds=seconds,
-            no_progress_seconds=seconds,
+            no_progress_seconds=no_progress_seconds or seconds,
         )
 
     return make

@@ -33,6 +33,8 @@ def run(engine, bare_box, profile, make_request, tmp_path):
             relay=engine.address,
             home=tmp_path / "home",
             exchanges=engine.exchanges,
+            progress_of=engine.progress,
+            last_answer=engine.last_answer,
             engine_dead=engine_dead,
             profile=profile,
             progress=run_with.progress.append,
@@ -120,7 +122,7 @@ def test_an_answer_that_is_not_streamed_is_understood(run, wire):
     message = {"role": "assistant", "content": "Done."}
     body = {"id": "n", "choices": [{"message": message, "finish_reason": "stop"}], "usage": wire.USAGE}
     data = wire.head(200, "application/json") + json.dumps(body).encode()
-    result = run(wire.Reply(data=data, finish_reason="stop"))
+    result = run(wire.Reply(data=data, finish_reason="stop", text="Done."))
     assert (ended(result), result.final_text) == (("done", None), "Done.")
 
 
@@ -231,11 +233,116 @@ def test_an_agent_that_does_not_count_its_requests_is_ended(run, engine, wire):
     assert ended(run(wire.says("More."), adapter=Greedy(""), requests=3)) == ("limit", "requests")
 
 
-def test_a_stalled_engine_is_ended_by_the_wall_clock(run, wire):
-    data = wire.head() + wire.event(wire.delta({"content": "Hal"}))
-    result = run(wire.Reply(data=data, then="stall"), seconds=0.7)
-    assert (ended(result), result.exit_code) == (("limit", "seconds"), None)
+def hanging(wire):
+    """An answer of which one token comes and then no more."""
+    return wire.Reply(data=wire.head() + wire.event(wire.delta({"content": "Hal"})), then="stall")
+
+
+def test_a_stalled_engine_is_not_charged_with_the_wall_clock(run, wire):
+    result = run(hanging(wire), seconds=0.7)
+    assert (ended(result), result.exit_code) == (("engine-error", "stall"), None)
     assert any(said.transient and said.text.startswith("session 007 builder T003: ") for said in run.progress)
+
+
+def test_an_engine_that_gives_no_token_has_stalled(run, wire):
+    result = run(hanging(wire), no_progress_seconds=0.3)
+    assert ended(result) == ("engine-error", "stall")
+    assert result.reason.startswith("stalled: the engine gave no token for 0.")
+
+
+def test_an_agent_that_asks_nothing_is_ended(run, wire):
+    result = run(wire.says("x"), adapter=Shell("sleep 300"), no_progress_seconds=0.3)
+    assert (ended(result), result.reason[:-4]) == (("limit", "no-progress"), "the agent asked the model nothing for 0")
+
+
+def test_an_agent_that_does_not_read_stalls_nobody(run, engine, wire):
+    engine.held_back = True
+    result = run(hanging(wire), no_progress_seconds=0.3)
+    assert (ended(result), result.reason[:-4]) == (("limit", "no-progress"), "the agent did not read its answer for 0")
+
+
+def test_progress_starts_the_wait_anew(run, wire):
+    """Three tools of 0.4 s each: together longer than nothing may happen, but a request lies between any two."""
+    sleeps = [wire.calls(("bash", {"command": "sleep 0.4"})) for _ in range(3)]
+    assert ended(run(*sleeps, wire.says("Done."), no_progress_seconds=1.1)) == ("done", None)
+
+
+class Asking(Shell):
+    """Sends so many requests, one after the other, whatever it is answered; then it says something, and may stay."""
+
+    def __init__(self, port, *, times=100, says="", stays=True):
+        self.script = f"""
+import http.client, time
+for _ in range({times}):
+    c = http.client.HTTPConnection("127.0.0.1", {port})
+    try:
+        c.request("POST", "/v1/chat/completions", b"{{}}"); c.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        pass
+    c.close()
+    time.sleep(0.02)
+print({says!r}, flush=True)
+time.sleep(300 if {stays} else 0)
+"""
+
+    def command(self, request, place):
+        return AgentCommand(argv=("python3", "-I", "-S", "-c", self.script))
+
+
+RESET = "reset: the engine broke the connection off"
+TELLS = json.dumps({"type": "end", "reason": "engine-error", "detail": "I gave up"})
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        (None, RESET, ("engine-error", "reset")),
+        (200, "truncated: the answer ended without a finish reason", ("engine-error", "truncated")),
+        (503, "Loading model", ("engine-error", "http-503")),
+        (429, "slow down", ("engine-error", "http-429")),
+        (500, "boom", ("agent-error", "http-500")),
+        (500, "out of memory", ("agent-error", "memory")),
+        (400, "no such field", ("agent-error", "http-400")),
+    ],
+)
+def test_an_agent_that_asks_a_failing_engine_for_ever_is_ended(run, engine, wire, *, status, error, expected):
+    reply = wire.Reply(data=wire.head(status or 200), then="reset", status=status, error=error)
+    result = run(reply, adapter=Asking(engine.address.port))
+    assert ended(result) == expected
+    assert "requests in a row failed, the last one: request " in result.reason
+    assert 8 <= len(engine.requests) < 100
+
+
+def test_one_whole_answer_begins_the_row_of_failures_anew(run, engine, wire):
+    fails = [wire.fails(503, "busy")] * 7
+    asking = Asking(engine.address.port, times=15, says=TELLS, stays=False)
+    assert ended(run(*fails, wire.says("x"), *fails, adapter=asking)) == ("engine-error", "http-503")
+    assert len(engine.requests) == 15
+
+
+@pytest.mark.parametrize("call", [("teleport", {"to": "x"}), ("bash", '{"command": "echo h')])
+def test_tool_calls_that_nobody_can_carry_out_are_a_loop(run, engine, wire, call):
+    """Never the same twice, so the agent's own rule does not see it."""
+    others = [
+        (name, f"{arguments}{n}" if name == "bash" else {"to": n}) for n, (name, arguments) in enumerate([call] * 40)
+    ]
+    result = run(*[wire.calls(other) for other in others], requests=30)
+    assert ended(result) == ("agent-error", "tool-loop")
+    assert 8 <= len(engine.requests) <= 30
+
+
+def test_a_loop_is_ended_while_it_goes_on(run, engine, wire):
+    """The agent tells of eight useless answers and would then stay for ever."""
+    call = {"name": "teleport", "arguments": "{}"}
+    told = "\n".join(json.dumps({"type": "response", "index": n, "tool_calls": [call]}) for n in range(8))
+    result = run(wire.calls(("teleport", {})), adapter=Asking(engine.address.port, times=8, says=told))
+    assert (ended(result), result.requests) == (("agent-error", "tool-loop"), 8)
+
+
+def test_a_useful_call_ends_the_row_of_useless_ones(run, wire):
+    useless = [wire.calls(("teleport", {"to": n})) for n in range(7)]
+    useful = wire.calls(("bash", {"command": "true"}), ("teleport", {}))
+    assert ended(run(*useless, useful, *useless, wire.says("Done."))) == ("done", None)
 
 
 def test_a_request_to_stop_interrupts(run, wire):

@@ -20,5 +20,14 @@ def test_size_and_count_are_seen(tmp_path, monkeypatch):
     assert project_weight.outgrown(tmp_path)
 
 
+def test_the_agent_s_own_folder_is_weighed_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(project_weight, "PROJECT_BYTES", 3_000_000)
+    for name in ("project", "home"):
+        (tmp_path / name).mkdir()
+    assert not project_weight.outgrown(tmp_path / "project", tmp_path / "home")
+    (tmp_path / "home" / "big").write_bytes(b"x" * 4_000_000)
+    assert project_weight.outgrown(tmp_path / "project", tmp_path / "home")
+
+
 def test_a_tree_that_is_gone_weighs_nothing(tmp_path):
     assert not project_weight.outgrown(tmp_path / "gone")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.agents.adapters import AgentEvents
 from bench.agents.session_outcome import SessionFacts, judge_session
-from bench.contracts import ExchangeSummary
+from bench.contracts import ExchangeSummary, SessionProgress
 
 
 def exchange(*, index=0, status=200, finish="stop", error=None, at=1.0):
@@ -24,26 +26,50 @@ def exchange(*, index=0, status=200, finish="stop", error=None, at=1.0):
 WHOLE = exchange()
 ABORTED = exchange(finish=None, error="aborted: the client went away before the answer's end")
 FAILED = exchange(status=500, finish=None, error="boom")
+RESET = exchange(status=None, finish=None, error="reset: broken off")
 
 
-def facts(*exchanges, end="done", detail="", text="Done.", **more):
+def facts(*exchanges, end="done", detail="", text="Done.", told=None, **more):
     events = AgentEvents(
         usage=(),
         requests=len(exchanges),
         tool_calls=0,
         compactions=0,
-        final_text=text,
+        final_text="What the agent's stream says.",
         end=end,
         end_detail=detail,
         damage=None,
+        **(told or {}),
     )
-    held = {"cut_by": None, "engine_dead": None, "exit_code": 0, "last_words": "", **more}
+    idle = SessionProgress(underway=1, idle_seconds=9.0, held_back=False)
+    held = {
+        "cut_by": None,
+        "engine_dead": None,
+        "exit_code": 0,
+        "last_words": "",
+        "progress": idle,
+        "answer": text,
+        **more,
+    }
     return SessionFacts(seconds_limit=60, requests_limit=9, exchanges=exchanges, events=events, **held)
+
+
+def later(one):
+    return replace(one, index=one.index + 1, ended_at=one.ended_at + 1)
 
 
 def told(*exchanges):
     """The agent says itself that the engine failed."""
     return facts(*exchanges, end="engine-error")
+
+
+def again(failed, *, end=None, **more):
+    """An agent that was ended after the same failure eight times."""
+    return facts(WHOLE, *[failed] * 8, end=end, cut_by="failures", **more)
+
+
+def round_and_round(**more):
+    return facts(exchange(finish="tool_calls"), told={"unusable_turns": 8}, **more)
 
 
 TABLE = {
@@ -74,10 +100,47 @@ TABLE = {
     "reset": (facts(exchange(error="reset: broken off")), ("engine-error", "reset")),
     "closed": (facts(exchange(status=None, error="closed: no answer")), ("engine-error", "reset")),
     "truncated": (facts(exchange(error="truncated: no finish reason")), ("engine-error", "truncated")),
-    "stalled": (facts(exchange(error="stalled: nothing for 9 s")), ("engine-error", "stalled")),
+    "stalled": (facts(exchange(error="stalled: nothing for 9 s")), ("engine-error", "stall")),
+    "no token": (facts(ABORTED, end=None, cut_by="stall"), ("engine-error", "stall")),
+    "no token, and the engine died": (
+        facts(ABORTED, end=None, cut_by="stall", engine_dead="gone"),
+        ("engine-error", "engine-dead"),
+    ),
+    "nothing asked": (facts(WHOLE, end=None, cut_by="no-progress"), ("limit", "no-progress")),
+    "nothing asked behind a fault": (facts(RESET, end=None, cut_by="no-progress"), ("limit", "no-progress")),
+    "failures that the agent hides": (again(FAILED), ("agent-error", "http-500")),
+    "failures that the agent tells": (again(FAILED, told={"retries": 7}), ("engine-error", "http-500")),
+    "failures that it ends with": (again(FAILED, end="engine-error"), ("engine-error", "http-500")),
+    "failures of the connection": (again(RESET), ("engine-error", "reset")),
+    "failures of a state": (again(exchange(status=503, error="busy")), ("engine-error", "http-503")),
+    "failures by memory that the agent hides": (
+        again(exchange(status=503, error="out of memory")),
+        ("agent-error", "memory"),
+    ),
+    "failures by a prompt that is too long": (
+        again(exchange(status=400, error="context_length_exceeded"), told={"retries": 1}),
+        ("engine-error", "context"),
+    ),
+    "failures that are the request's": (
+        again(exchange(status=400, error="bad"), told={"retries": 1}),
+        ("agent-error", "http-400"),
+    ),
+    "one of the failures could be asked for": (
+        facts(*[RESET] * 7, FAILED, RESET, end=None, cut_by="failures"),
+        ("agent-error", "reset"),
+    ),
     "no answer at all": (told(exchange(status=None, error="?")), ("engine-error", "truncated")),
     "agent killed while it waited": (facts(ABORTED, end=None, exit_code=-9), ("agent-error", "crash")),
     "agent hung up because of the answer": (facts(ABORTED, end="engine-error"), ("engine-error", "truncated")),
+    "agent dropped what it asked beside its work": (facts(WHOLE, later(ABORTED)), ("done", None)),
+    "agent dropped its answer behind a tool call": (
+        facts(exchange(finish="tool_calls"), later(ABORTED)),
+        ("agent-error", "no-end"),
+    ),
+    "agent hung up because of the answer, after a whole one": (
+        facts(WHOLE, later(ABORTED), end="engine-error"),
+        ("engine-error", "truncated"),
+    ),
     "agent hung up and is done": (facts(ABORTED), ("agent-error", "no-end")),
     "crash after a refusal": (facts(FAILED, end=None, exit_code=1), ("agent-error", "crash")),
     "crash after the engine broke off": (
@@ -89,7 +152,22 @@ TABLE = {
     "crash": (facts(WHOLE, end=None, exit_code=1), ("agent-error", "crash")),
     "no end": (facts(WHOLE, end=None), ("agent-error", "no-end")),
     "tool loop": (facts(WHOLE, end="agent-error", detail="tool-loop: 5"), ("agent-error", "tool-loop")),
+    "tool loop that the harness ends": (round_and_round(end=None, cut_by="tool-loop"), ("agent-error", "tool-loop")),
+    "tool loop to the request limit": (round_and_round(end=None, cut_by="requests"), ("agent-error", "tool-loop")),
+    "tool loop to the agent's own limit": (round_and_round(end="limit"), ("agent-error", "tool-loop")),
+    "tool loop to the wall clock": (round_and_round(end=None, cut_by="seconds"), ("agent-error", "tool-loop")),
     "empty": (facts(WHOLE, text=" "), ("agent-error", "empty")),
+    "an end by a tool call": (
+        facts(exchange(finish="tool_calls"), text="", told={"ended_by_call": True}),
+        ("done", None),
+    ),
+    "an end by a tool call, cut": (
+        facts(exchange(finish="length"), text="", told={"ended_by_call": True}),
+        ("limit", "output-tokens"),
+    ),
+    "done in the middle of tool use": (facts(exchange(finish="tool_use")), ("agent-error", "no-end")),
+    "max_tokens": (facts(exchange(finish="max_tokens")), ("limit", "output-tokens")),
+    "incomplete": (facts(exchange(finish="incomplete")), ("limit", "output-tokens")),
     "no request": (facts(), ("agent-error", "empty")),
     "done in the middle of tool calls": (facts(exchange(finish="tool_calls")), ("agent-error", "no-end")),
     "a fault that the relay did not see": (facts(WHOLE, end="engine-error"), ("agent-error", "crash")),
@@ -114,3 +192,16 @@ def test_judgement(case, profile):
     judgement = judge_session(given, profile)
     assert (judgement.outcome, judgement.kind) == expected
     assert bool(judgement.reason) == (judgement.outcome != "done")
+
+
+@pytest.mark.parametrize("summary", [FAILED, RESET, exchange(finish="length"), WHOLE])
+def test_a_summary_after_the_last_answer_takes_nothing_from_it(profile, summary):
+    assert judge_session(facts(WHOLE, later(summary), told={"after_answer": 1}), profile).outcome == "done"
+
+
+@pytest.mark.parametrize(("failed", "outcome"), [(exchange(finish="length"), "limit"), (RESET, "engine-error")])
+def test_an_agent_cannot_talk_its_only_answer_whole(profile, failed, outcome):
+    assert judge_session(facts(failed, told={"after_answer": 9}), profile).outcome == outcome
+    assert judge_session(facts(exchange(finish="tool_calls"), later(failed)), profile).outcome == outcome
+    undone = judge_session(facts(exchange(finish="tool_calls"), later(failed), told={"after_answer": 9}), profile)
+    assert (undone.outcome, undone.kind) == ("agent-error", "no-end")

@@ -115,7 +115,12 @@ def test_units_and_optional_parts_have_their_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
-        ("reset:", "memory_error: []\nreset:", 23, "unknown key 'memory_error'; known here: checked, context_errors"),
+        (
+            "reset:",
+            "memory_error: []\nreset:",
+            23,
+            "unknown key 'memory_error'; known here: apis, checked, context_errors",
+        ),
         ("seconds: 5}", "seconds: 5, pause: 1}", 11, "unknown key 'ready.pause'; known here: loading, path, seconds"),
         ("  stop_seconds: 1\n", "", 4, "key 'launch.stop_seconds' is missing"),
         ("simulated: false", "simulated: 'no'", 2, "key 'simulated': expected a valid boolean, got 'no'"),

@@ -37,6 +37,7 @@ def request_of() -> Callable[..., RequestRecord]:
             "status": 200,
             "sent_at": 0.0,
             "ended_at": 1.0,
+            "purpose": "turn",
             "source": "engine-response",
             "draft_source": "engine-response",
         }

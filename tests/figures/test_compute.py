@@ -211,7 +211,7 @@ def test_unreported_is_said_and_never_zero(figures, request_of, claim_of):
     assert (found["prompt_cache_share"].value, found["prompt_cache_share"].n) == (0.5, 1)
     assert found["prompt_cache_share"].includes == "not reported by 1 of 2 requests"
     assert (found["fresh_input_tokens"].value, found["fresh_input_tokens"].n) == (5, 1)
-    assert found["fresh_input_tokens"].includes == "not reported by 1 of 2 responses"
+    assert found["fresh_input_tokens"].includes == "not reported by 1 of 2 responses; 1 failed responses report none"
     assert found["cached_input_tokens"].value is None
     assert found["cached_input_tokens"].reason == "reported by none of 2 responses"
     assert found["draft_acceptance"].value is None

@@ -137,9 +137,16 @@ def test_damage_that_can_be_done_without_is_a_warning_that_names_no_place_of_thi
 
 def test_a_source_that_the_profile_names_and_that_gave_nothing_is_a_warning(run):
     watch(run, [replace(reading(1.0, 0), lines=("other_total 3",))])
+    log(run)
     page, missing = found(run).warnings
     assert page.startswith("1 of 1 readings of the metrics page gave nothing: ")
     assert missing == "no line of the engine's log is a request summary as its profile describes them"
+
+
+def test_an_engine_whose_log_is_not_ours_is_not_said_to_lack_lines_in_it(run):
+    watch(run, [reading(1.0, 0), reading(13.0, 1)])
+    assert not (run / "engine" / "launch-1" / ENGINE_LOG).exists()
+    assert found(run).warnings == ()
 
 
 def test_a_series_that_never_stands_on_the_page_is_a_warning(run):

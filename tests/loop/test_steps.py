@@ -194,6 +194,37 @@ def test_an_engine_error_is_the_same_attempt_again_after_a_longer_and_longer_wai
     assert course.next().retry == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "uncharged"),
+    [
+        *((kind, True) for kind in ("memory", "http-500", "http-503", "http-429", "http-200", "reset", "stall")),
+        *((kind, True) for kind in ("truncated", "refused", "malformed")),
+        ("context", False),
+    ],
+)
+def test_which_engine_errors_are_charged(kind, uncharged):
+    course = Course()
+    course.planned().end("engine-error", kind=kind, detail={"reason": "said"})
+    assert brief(course.next()) == (("builder", "T001", 1, 1) if uncharged else ("builder", "T001", 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        *(("limit", kind) for kind in ("seconds", "no-progress", "requests", "output-tokens", "disk")),
+        *(
+            ("agent-error", kind)
+            for kind in ("crash", "no-end", "empty", "tool-loop", "http-400", "http-500", "memory")
+        ),
+    ],
+)
+def test_limits_and_the_agents_errors_are_charged(outcome, kind):
+    """Whatever the kind is called: an agent that hid the engine's failures is charged with them (decision 0009)."""
+    course = Course()
+    course.planned().end(outcome, kind=kind, detail={"reason": "said"})
+    assert brief(course.next()) == ("builder", "T001", 2, 0)
+
+
 def test_too_many_engine_errors_in_a_row_block_and_a_new_segment_goes_on():
     course = Course()
     course.planned().end(**MEMORY).end(**MEMORY)

@@ -53,6 +53,38 @@ def test_a_starter_with_a_link_is_refused(make, tmp_path):
         make().begin(starter)
 
 
+@pytest.mark.parametrize(
+    "path", [".git/HEAD", "deep/.git/objects/ab/cd", ".git", ".GIT/config", "old.git/HEAD", ".hg/store/a"]
+)
+def test_a_starter_with_the_history_of_a_repository_is_refused(make, tmp_path, path):
+    place = tmp_path / "starter" / path
+    place.parent.mkdir(parents=True)
+    place.write_text("ref: refs/heads/answers")
+    (tmp_path / "starter" / "brief.md").write_text("x")
+    workspace = make()
+    with pytest.raises(UsageError, match=f"{path} is history of a repository"):
+        workspace.begin(tmp_path / "starter")
+    assert not workspace.project.exists()
+
+
+def test_files_that_only_speak_of_git_are_no_history(make, tmp_path):
+    for name in (".gitignore", ".gitattributes", "git", "notes.git", ".github/workflows/a.yaml"):
+        (tmp_path / "starter" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "starter" / name).write_text("x")
+    workspace = make()
+    workspace.begin(tmp_path / "starter")
+    assert tree(workspace.project) == tree(tmp_path / "starter")
+
+
+def test_history_that_an_agent_makes_is_its_own(make):
+    workspace = make()
+    workspace.begin(None)
+    (workspace.project / ".git").mkdir()
+    (workspace.project / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    assert workspace.settle(keep=True).changed == (".git/HEAD",)
+    assert (workspace.project / ".git" / "HEAD").exists()
+
+
 def test_what_a_step_left_is_kept_or_thrown_away(make):
     workspace = make()
     first = workspace.begin(None)

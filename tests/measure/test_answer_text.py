@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.measure.answer_text import answer_text
+from bench.measure.answer_text import answer_text, last_answer_text
 
 
 def sse(*events):
@@ -63,3 +63,28 @@ def test_any_bytes_give_text(body, streamed):
 )
 def test_any_json_gives_text(value):
     assert isinstance(answer_text(json.dumps(value).encode(), streamed=False), str)
+
+
+TURN = {"messages": [{"role": "user", "content": "Review it."}], "tools": [{"type": "function"}]}
+SUMMARY = {"messages": [{"role": "user", "content": "Sum it up."}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([(TURN, "VERDICT: ACCEPT")], "VERDICT: ACCEPT"),
+        ([(TURN, "I look."), (TURN, "VERDICT: ACCEPT"), (SUMMARY, "What was done")], "VERDICT: ACCEPT"),
+        ([(TURN, "I look."), (SUMMARY, "What was done"), (TURN, "VERDICT: ACCEPT")], "VERDICT: ACCEPT"),
+        ([(SUMMARY, "one"), (SUMMARY, "two")], "two"),
+        ([({"messages": 3}, "one"), ({}, "two")], "two"),
+        ([], ""),
+    ],
+)
+def test_the_last_words_are_those_of_the_conversation(relayed, play, tmp_path, asked, said):
+    """An agent that offers tools may have its history summed up, without tools, after its last answer."""
+    answers = [play.whole_stream(play.delta(text), play.delta(finish="stop"), play.DONE) for _, text in asked]
+    _, relay, address = relayed(*answers)
+    for body, _ in asked:
+        play.ask(address, play.post(json.dumps({**body, "stream": True}).encode(), extra="Connection: close\r\n"))
+    relay.close_session(play.label())
+    assert last_answer_text(tmp_path / "exchanges.jsonl") == said

@@ -51,8 +51,37 @@ def test_a_measured_record_does_not_say_simulated(small_record):
     assert "simulated" not in tables.summary(replace(small_record, simulated=False)).splitlines()[1]
 
 
-def test_sessions_are_listed(small_record):
-    assert "engine-error (memory)" in tables.sessions(small_record)
+def test_sessions_are_listed_and_below_them_why_some_were_not_done(small_record):
+    lines = tables.sessions(small_record).splitlines()
+    assert lines[-1] == "001 engine-error (memory): no memory"
+    assert lines[0].split() == ["no.", "role", "task", "try", "outcome", "reqs", "output", "wall"]
+    done = replace(small_record.sessions[0], outcome="done", kind=None, reason="")
+    assert len(tables.sessions(replace(small_record, sessions=(done,))).splitlines()) == 3
+
+
+def test_the_widest_sessions_fit_a_terminal(small_record):
+    parts = dict.fromkeys(("seconds", "engine_seconds", "waiting_seconds", "tool_seconds", "agent_seconds"), 999.9)
+    widest = replace(
+        small_record.sessions[0],
+        role="final-reviewer",
+        attempt=2,
+        retry=1,
+        requests=1_234,
+        prompt_tokens=9_999_999,
+        output_tokens=1_999_999,
+        reason="because\x1b[31m " + "x" * 1000,
+        **parts,
+    )
+    long = replace(widest, session=2, **dict.fromkeys(parts, 360_000.0))
+    short = replace(widest, session=3, **dict.fromkeys(parts, 0.0004))
+    text = tables.sessions(replace(small_record, sessions=(widest, long, short)))
+    rows = text.splitlines()
+    assert all(len(row) <= 120 for row in rows[:5])
+    assert rows[2].split()[-10:] == ["999.9", "s"] * 5
+    assert rows[3].split()[-2:] == ["100.0", "h"]
+    assert rows[4].split()[-2:] == ["0", "ms"]
+    assert rows[5] == "r1, r2: the same attempt begun again after an engine error"
+    assert all(len(row) < 400 and row.isprintable() for row in rows)
 
 
 def test_parts_stand_beside_each_other_below_the_totals(small_record):
@@ -103,6 +132,7 @@ def test_requests_are_listed_one_row_each():
             "accepted_tokens": 30,
             "finish_reason": "stop",
             "source": "engine-log",
+            "purpose": "turn",
         }
     )
     failed = replace(one, index=3, error="HTTP 400\x1b[31m" + "x" * 100, decode_seconds=None, drafted_tokens=None)

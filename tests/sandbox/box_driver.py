@@ -6,13 +6,16 @@ So the same tests run as root and as an ordinary user, and a test can kill a har
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 REPOSITORY, PACKAGES = sys.argv[1:3]
 sys.path[:0] = [REPOSITORY, PACKAGES]
 
 from bench.contracts import BoxLimits, BoxPlan, Mount, RelayAddress  # noqa: E402
+from bench.sandbox.attacks import attack, attacker  # noqa: E402
 from bench.sandbox.box import open_box  # noqa: E402
+from bench.sandbox.decoys import set_out  # noqa: E402
 
 
 def plan_of(asked):
@@ -43,11 +46,45 @@ def answer(box, asked):
     return {"code": started.process.returncode, "out": out.decode(), "err": err.decode()}
 
 
+def attacked(box, asked):
+    """The whole attack on a box with a writable project and a relay, or with a project for reading alone."""
+    with set_out() as decoys:
+        hostile = attacker(box, decoys)
+        plan = BoxPlan(
+            argv=hostile.argv,
+            project=decoys.project("project"),
+            writable=asked["writable"],
+            mounts=hostile.mounts,
+            relay=decoys.relay if asked["writable"] else None,
+            limits=BoxLimits(**asked["limits"]),
+        )
+        url = box.relay_url(decoys.relay) if asked["writable"] else None
+        trials = attack(box, plan, decoys, results=decoys.folder / "results", relay_url=url)
+    return {"trials": [asdict(trial) for trial in trials]}
+
+
+def diagnosed(asked):
+    """What `runcard doctor` says to the user whom the driver runs as."""
+    from bench.doctor import as_json, diagnose
+
+    told = []
+    found = diagnose(results=Path(asked["results"]), unsafe=False, progress=told.append)
+    return {**json.loads(as_json(found)), "told": told}
+
+
+def answered(box, asked):
+    if asked.get("attack"):
+        return attacked(box, asked)
+    if asked.get("doctor"):
+        return diagnosed(asked)
+    return answer(box, asked)
+
+
 def main():
     box = open_box(unsafe=False)
     print(json.dumps({"name": box.name, "isolation": box.isolation}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(box, json.loads(line))), flush=True)
+        print(json.dumps(answered(box, json.loads(line))), flush=True)
 
 
 main()

@@ -71,10 +71,13 @@ class Driver:
         return folder
 
     def run(self, *argv: str, **plan) -> Done:
-        asked = {"argv": argv, **plan}
+        return Done(**self.ask(argv=argv, **plan))
+
+    def ask(self, **asked) -> dict:
+        """One line to the driver, its answer."""
         self.process.stdin.write(json.dumps(asked, default=str).encode() + b"\n")
         self.process.stdin.flush()
-        return Done(**json.loads(self.process.stdout.readline()))
+        return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
         self.process.stdin.close()
@@ -97,6 +100,14 @@ def close_driver(driver: Driver) -> None:
 @pytest.fixture(scope="session", params=FORMS)
 def box(request):
     driver = open_driver(request.param)
+    yield driver
+    close_driver(driver)
+
+
+@pytest.fixture
+def person():
+    """A driver of an ordinary user."""
+    driver = open_driver("user")
     yield driver
     close_driver(driver)
 

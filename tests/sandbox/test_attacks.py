@@ -40,6 +40,33 @@ def processes_with(word):
     return found
 
 
+# --- everything that `runcard doctor` tries ---------------------------------------------------------------------------
+
+
+def test_a_box_of_a_session_holds(box):
+    trials = box.ask(attack=True, writable=True, limits={})["trials"]
+    assert left_of(trials, "held") == {"works.project": "ok", "works.relay": "ok", "limits.memory": "not tried"}, trials
+    assert len(trials) > 40
+
+
+def test_a_box_for_scoring_holds(box):
+    limits = {"memory_bytes": 1_500_000_000, "processes": 128, "tmp_bytes": 32_000_000, "file_bytes": 16_000_000}
+    trials = box.ask(attack=True, writable=False, limits=limits)["trials"]
+    assert left_of(trials, "held") == {"works.project": "ok", "works.relay": "not tried"}, trials
+
+
+def test_the_doctor_finds_an_ordinary_user_s_boxes_sound(person):
+    found = person.ask(doctor=True, results=person.folder())
+    broken = [trial for one in found["boxes"] for trial in one["trials"] if trial["verdict"] == "BROKEN"]
+    assert (found["exit_code"], broken) == (0, []), found["machine"]
+
+
+def left_of(trials, verdict):
+    """Id and verdict of the others; a machine without IPv6 cannot try that."""
+    left = {trial["id"]: trial["verdict"] for trial in trials if trial["verdict"] != verdict}
+    return {name: said for name, said in left.items() if (name, said) != ("net.ipv6", "not tried")}
+
+
 # --- seeing ----------------------------------------------------------------------------------------------------------
 
 
@@ -348,7 +375,10 @@ def test_the_filter_looks_at_arguments(box):
             "libc = ctypes.CDLL(None, use_errno=True)\n"
             "def tried(*call):\n"
             "    ctypes.set_errno(0); libc.prctl(*call); return ctypes.get_errno()\n"
-            "print(tried(1, int(signal.SIGTERM), 0, 0, 0), tried(1, int(signal.SIGKILL), 0, 0, 0))\n"
+            "def death():\n"
+            "    said = ctypes.c_int(); libc.prctl(2, ctypes.byref(said), 0, 0, 0); return said.value\n"
+            "print(tried(1, int(signal.SIGKILL), 0, 0, 0), death(), tried(1, int(signal.SIGTERM), 0, 0, 0), death())\n"
+            "print(tried(1, 0, 0, 0, 0), death())\n"
             "for family in (40, 38, 17):\n"
             "    try: socket.socket(family, socket.SOCK_STREAM)\n"
             "    except OSError as error: print(error.errno)\n"
@@ -359,5 +389,6 @@ def test_the_filter_looks_at_arguments(box):
         )
     )
     unsupported = str(errno.EAFNOSUPPORT)
-    expected = ["1", "0", unsupported, unsupported, unsupported, "1", "-1", str(errno.ENOSYS)]
+    # Another death signal, or none, is not refused aloud, but not set either.
+    expected = ["0", "9", "0", "9", "0", "9", unsupported, unsupported, unsupported, "1", "-1", str(errno.ENOSYS)]
     assert done.out.split() == expected, done.err

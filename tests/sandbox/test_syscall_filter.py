@@ -66,7 +66,7 @@ def test_sockets_of_four_families(machine, family):
 @given(machines, st.integers(0, 70), st.integers(0, 70))
 def test_the_death_signal_stays_sigkill(machine, option, value):
     verdict = judge(machine, CALLS[machine]["prctl"], [option, value])
-    assert verdict == (failed(errno.EPERM) if option == 1 and value != 9 else ALLOWED)
+    assert verdict == (failed(0) if option == 1 and value != 9 else ALLOWED)  # not carried out, and no error
 
 
 @pytest.mark.parametrize("machine", sorted(AUDIT))

@@ -249,7 +249,9 @@ def test_a_persons_mistakes_are_one_line(run, tmp_path):
     cases = {
         ("audit", "nope"): "no run 'nope'",
         ("audit", str(run)): "no record yet",
-        ("show", str(run), "--session", "1"): "--requests",
+        ("show", str(run), "--session", "x1"): "'x1' is no number of a session; sessions: 000 to 001",
+        ("show", str(run), "--session", "38"): "there is no session 038; sessions: 000 to 001",
+        ("show", str(run), "--full"): "give --session N",
         ("show", str(run), "--requests", "--session", "9"): "session 9 made no request; sessions: 0, 1",
     }
     for arguments, words in cases.items():

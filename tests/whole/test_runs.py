@@ -169,7 +169,7 @@ def test_an_engine_that_hangs_is_not_charged_to_the_subject(tmp_path):
         for entry in journal(run)
         if entry["event"] == "step-finished" and entry["outcome"] != "done" and entry["session"]
     ]
-    assert {(entry["outcome"], entry["kind"], entry["attempt"]) for entry in failed} == {("engine-error", "stalled", 1)}
+    assert {(entry["outcome"], entry["kind"], entry["attempt"]) for entry in failed} == {("engine-error", "stall", 1)}
 
 
 def test_an_attached_engine_with_a_key_serves_a_run_and_is_never_stopped(tmp_path, monkeypatch):

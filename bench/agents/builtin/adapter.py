@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bench.agents.adapters import EVENTS_FILE, AgentCommand, AgentEvents, Place, StreamEnd
-from bench.agents.builtin.agent_main import NAME, VERSION
+from bench.agents.builtin.agent_main import NAME, TOOLS, VERSION, arguments_of
 from bench.agents.event_lines import EventLines
 from bench.contracts import Mount, SessionRequest
 from bench.errors import UsageError
@@ -39,6 +39,7 @@ class BuiltinAgent:
     """See `adapters.Adapter`."""
 
     speaks_unix = True
+    api = "/v1/chat/completions"
 
     def __init__(self) -> None:
         self.name = NAME
@@ -71,7 +72,7 @@ class BuiltinAgent:
     def read_stream(self, path: Path, session: int) -> AgentEvents:
         """Reads one file of events."""
         usage: list[UsageRecord] = []
-        requests = tool_calls = 0
+        requests = tool_calls = unusable_turns = 0
         tool_seconds = 0.0
         unknown: Counter[str] = Counter()
         text, end, detail = "", None, ""
@@ -83,6 +84,7 @@ class BuiltinAgent:
                 case "response" | "error":
                     usage.append(_usage_record(event, session, len(usage)))
                     text = _text(event.get("text")) or text
+                    unusable_turns = unusable_turns + 1 if _unusable(event.get("tool_calls")) else 0
                 case "tool":
                     tool_calls += 1
                     tool_seconds += _seconds(event.get("seconds"))
@@ -106,6 +108,7 @@ class BuiltinAgent:
             damage=lines.damage,
             tool_seconds=tool_seconds,
             unknown=dict(unknown),
+            unusable_turns=unusable_turns,
         )
 
 
@@ -134,6 +137,17 @@ def _usage_record(event: dict[str, Any], session: int, position: int) -> UsageRe
         reasoning_tokens=_count(_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
         stop_reason=_text(event.get("finish_reason"))[:_NAME_CHARACTERS] or None,
         error=(_text(event.get("message"))[:4000] or "not said") if failed else None,
+    )
+
+
+def _unusable(calls: Any) -> bool:
+    """Whether an answer has tool calls and none of them names a tool and has arguments that can be read."""
+    if not isinstance(calls, list) or not calls:
+        return False
+    given = [_mapping(call) for call in calls]
+    return not any(
+        _text(call.get("name")) in TOOLS and arguments_of({"arguments": _text(call.get("arguments"))}) is not None
+        for call in given
     )
 
 

@@ -1,4 +1,4 @@
-"""How an answer looks on the wire: OpenAI's events of a stream, or one JSON body.
+"""How an answer looks in the chat completions API: OpenAI's events of a stream, or one JSON body.
 
 A stream begins with a chunk that only names the role, as real engines do before their first token. One chunk carries
 the tokens of one decode step. The last chunk, and only it, carries the timings.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bench.engines.embedded.chat_template import Token
+from bench.engines.embedded.outcome import Outcome, Usage
 
 
 class Connection(Protocol):
@@ -21,11 +22,43 @@ class Connection(Protocol):
 
     def start_stream(self) -> None: ...
 
-    def send_event(self, data: str) -> None: ...
+    def send_event(self, data: str, kind: str | None = None) -> None: ...
+
+    def send_comment(self) -> None: ...
 
     def end_stream(self) -> None: ...
 
-    def send_json(self, status: int, body: dict[str, Any]) -> None: ...
+    def send_json(self, status: int, body: dict[str, Any], *, cut: bool = False) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class Writer(Protocol):
+    """Gives one answer: `begin`, `tokens` for each step, and then one of the three ways to end it."""
+
+    streams: bool
+
+    @property
+    def chunks(self) -> int:
+        """Events so far, `[DONE]` not counted."""
+
+    @property
+    def closing_chunks(self) -> int:
+        """Events that `finish` will add; `fail` adds one, `cut` none."""
+
+    def begin(self) -> None: ...
+
+    def tokens(self, tokens: Sequence[Token]) -> None:
+        """The tokens of one step; they may belong to several parts of the answer."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """All that stands behind the last token."""
+
+    def fail(self, error: dict[str, Any]) -> None:
+        """An error object in place of the rest."""
+
+    def cut(self) -> None:
+        """Ends in good order on the wire, with nothing said about the answer's end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +72,18 @@ class Head:
     model: str
 
     def call_id(self, call: int) -> str:
-        return f"call_{self.response_id.removeprefix('chatcmpl-').replace('-', '_')}_{call}"
+        return f"call_{self.stem}_{call}"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What is said at the end of an answer."""
-
-    finish_reason: str
-    usage: dict[str, Any]
-    timings: dict[str, Any]
+    @property
+    def stem(self) -> str:
+        """What the ids of all parts of this answer have in common."""
+        return self.response_id.replace("-", "_").partition("_")[2]
 
 
 class StreamWriter:
     """Writes an answer as server-sent events."""
+
+    streams = True
 
     def __init__(self, connection: Connection, head: Head, *, include_usage: bool) -> None:
         self._connection = connection
@@ -62,12 +93,10 @@ class StreamWriter:
 
     @property
     def chunks(self) -> int:
-        """Events so far, `[DONE]` not counted."""
         return self._sent
 
     @property
     def closing_chunks(self) -> int:
-        """Events that `finish` will add."""
         return 2 if self._include_usage else 1
 
     def begin(self) -> None:
@@ -75,7 +104,6 @@ class StreamWriter:
         self._send([_choice({"role": "assistant", "content": None})])
 
     def tokens(self, tokens: Sequence[Token]) -> None:
-        """The tokens of one step; they may belong to several parts of the message."""
         delta: dict[str, Any] = {}
         for key, channel in (("reasoning_content", "reasoning"), ("content", "content")):
             text = "".join(token.text for token in tokens if token.channel == channel)
@@ -96,23 +124,32 @@ class StreamWriter:
 
     def finish(self, outcome: Outcome) -> None:
         last = [_choice({}, outcome.finish_reason)]
-        if self._include_usage:
+        if self._include_usage and outcome.usage is not None:
             self._send(last)
-            self._send([], usage=outcome.usage, timings=outcome.timings)
+            self._send([], usage=_usage(outcome.usage), timings=outcome.timings)
         else:
             self._send(last, timings=outcome.timings)
         self._connection.send_event("[DONE]")
         self._connection.end_stream()
 
+    def fail(self, error: dict[str, Any]) -> None:
+        self._connection.send_event(json.dumps({"error": error}, separators=(",", ":")))
+        self._connection.end_stream()
+
+    def cut(self) -> None:
+        self._connection.end_stream()
+
     def _send(self, choices: list[dict[str, Any]], **rest: Any) -> None:
         self._sent += 1
-        body = {**_top(self._head, "chat.completion.chunk"), "choices": choices, **rest}
+        told = {key: value for key, value in rest.items() if value is not None}
+        body = {**_top(self._head, "chat.completion.chunk"), "choices": choices, **told}
         self._connection.send_event(json.dumps(body, separators=(",", ":")))
 
 
 class BodyWriter:
     """Collects an answer and sends it as one JSON body."""
 
+    streams = False
     chunks = 0
     closing_chunks = 0
 
@@ -128,6 +165,15 @@ class BodyWriter:
         self._tokens += tokens
 
     def finish(self, outcome: Outcome) -> None:
+        self._connection.send_json(200, self._body(outcome))
+
+    def fail(self, error: dict[str, Any]) -> None:
+        self._connection.send_json(500, {"error": error})
+
+    def cut(self) -> None:
+        self._connection.send_json(200, self._body(Outcome(finish_reason="stop", usage=None, timings=None)), cut=True)
+
+    def _body(self, outcome: Outcome) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": self._text("content") or None}
         reasoning = self._text("reasoning")
         if reasoning:
@@ -142,13 +188,12 @@ class BodyWriter:
                 }
                 for token in names
             ]
-        body = {
+        told = {"usage": outcome.usage and _usage(outcome.usage), "timings": outcome.timings}
+        return {
             **_top(self._head, "chat.completion"),
             "choices": [{"index": 0, "message": message, "finish_reason": outcome.finish_reason}],
-            "usage": outcome.usage,
-            "timings": outcome.timings,
+            **{key: value for key, value in told.items() if value is not None},
         }
-        self._connection.send_json(200, body)
 
     def _text(self, channel: str, call: int = 0) -> str:
         return "".join(token.text for token in self._tokens if token.channel == channel and token.call == call)
@@ -156,6 +201,16 @@ class BodyWriter:
 
 def _top(head: Head, kind: str) -> dict[str, Any]:
     return {"id": head.response_id, "object": kind, "created": head.created, "model": head.model}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.prompt_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
 
 
 def _choice(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bench.engines.embedded.chat_request import Tool
+from bench.engines.embedded.chat_request import Tool, ToolCall
 from bench.engines.embedded.chat_template import Token, assistant_tokens
-from bench.engines.embedded.script_play import Turn
-from bench.engines.embedded.tool_rendering import render
+from bench.engines.embedded.script_play import Fault, Turn
+from bench.engines.embedded.tool_rendering import joined, render
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,27 @@ class Answer:
         return state
 
 
-def answer_of(turn: Turn, tools: Sequence[Tool]) -> Answer:
-    """An intent that no offered tool can carry out is said in the answer's text instead."""
-    rendered = render(turn.intents, tools)
+def answer_of(turn: Turn, tools: Sequence[Tool], *, parallel: bool = False) -> Answer:
+    """An intent that no offered tool can carry out is said in the answer's text instead.
+
+    `parallel`: the client may run the calls of one answer at the same time.
+    """
+    rendered = render(joined(turn.intents, tools) if parallel else turn.intents, tools)
     lines = [turn.say] if turn.say else []
     if rendered.impossible:
         lines += [f"No tool here can do this: {intent.summary}" for intent in rendered.impossible]
+    calls = _faulty(rendered.calls, turn.fault)
     return Answer(
-        tokens=tuple(assistant_tokens(turn.think, "\n".join(lines), rendered.calls)),
-        finish_reason="tool_calls" if rendered.calls else "stop",
+        tokens=tuple(assistant_tokens(turn.think, "\n".join(lines), calls)),
+        finish_reason="tool_calls" if calls else "stop",
     )
+
+
+def _faulty(calls: tuple[ToolCall, ...], fault: Fault | None) -> tuple[ToolCall, ...]:
+    """The calls of a turn whose fault lies in them: the last one's arguments end early, or one too many."""
+    if fault is not None and fault.kind == "cut-call" and calls:
+        arguments = calls[-1].arguments
+        return (*calls[:-1], replace(calls[-1], arguments=arguments[: len(arguments) * 3 // 4]))
+    if fault is not None and fault.kind == "unknown-tool":
+        return (*calls, ToolCall(name=fault.name, arguments="{}"))
+    return calls

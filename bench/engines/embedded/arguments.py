@@ -11,13 +11,15 @@ _ABOUT = """\
 An OpenAI-compatible server whose "model" plays a script: no weights, no GPU, exact counts, modelled times.
 
   POST /v1/chat/completions   streaming or not, tool calls, usage and timings in the answer
+  POST /v1/responses          the same in OpenAI's Responses API; the whole input each time
   GET  /v1/models             the name and the context window
   GET  /health                503 until the script is loaded, then 200
   GET  /metrics               Prometheus text, names runcard_embedded:*
 """
 _CLOSING = """\
-A request's place in the script is its X-Runcard-Session header (role, task, attempt, retry) and the number of
-assistant messages in it. Logs go to stderr, one line a request. A call or a script that is wrong ends with exit 2.
+A request's place in the script is its X-Runcard-Session header (role, task, attempt, retry) and the number of the
+model's answers in it. A turn of the script may have a fault: the engine refuses, breaks off, stalls or ends there
+(docs/adding.md lists them). Logs go to stderr, one line a request. A call or a script that is wrong ends with exit 2.
 """
 
 

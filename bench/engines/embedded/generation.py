@@ -10,21 +10,25 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from bench.engines.embedded.answer_writers import BodyWriter, Connection, Head, Outcome, StreamWriter
+from bench.engines.embedded.answer_writers import Connection, Head, Writer
 from bench.engines.embedded.answers import Answer, answer_of
 from bench.engines.embedded.block_files import ROOT, block_of
-from bench.engines.embedded.chat_request import ChatRequest, read_chat_request
+from bench.engines.embedded.chat_request import ChatRequest
 from bench.engines.embedded.chat_template import prompt_tokens
 from bench.engines.embedded.cost_model import CostModel
 from bench.engines.embedded.drafts import decode_steps
+from bench.engines.embedded.ending import as_it_ends
+from bench.engines.embedded.faults import Ending, begins_stream, ending, hold, output_limit, refusal_of
 from bench.engines.embedded.metrics_page import Metrics
+from bench.engines.embedded.outcome import Outcome, outcome_of
 from bench.engines.embedded.pace import Pace
 from bench.engines.embedded.refusal import ClientGoneError, Refusal, context_exceeded
-from bench.engines.embedded.script_play import Script
+from bench.engines.embedded.script_play import Fault, Script
 from bench.engines.embedded.session_place import read_session_place
 from bench.engines.embedded.slots import Slots
 from bench.engines.embedded.state_memory import Grant, StateMemory
 from bench.engines.embedded.truth_log import TruthLine, TruthLog
+from bench.engines.embedded.wire_forms import WireForm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +68,11 @@ class _Job:
     grant: Grant
     answer: Answer
     limit: int
-    """Output tokens that may be given."""
+    """Output tokens that are given."""
 
-    writer: StreamWriter | BodyWriter
+    fault: Fault | None
+    writer: Writer
+    connection: Connection
     pace: Pace
 
 
@@ -105,26 +111,26 @@ class Generator:
         running, waiting = self._slots.counts()
         return self._metrics.page(running=running, waiting=waiting, memory=self._memory.use())
 
-    def serve(self, body: bytes, session: str | None, connection: Connection) -> None:
-        """Answers one chat request. Raises Refusal before anything is sent, ClientGoneError at any time."""
+    def serve(self, form: WireForm, body: bytes, session: str | None, connection: Connection) -> None:
+        """Answers one request. Raises Refusal before anything is sent, ClientGoneError at any time."""
         self._count(1)
         try:
-            finish, outcome = self._served(body, session, connection)
+            end, outcome = self._served(form, body, session, connection)
         finally:
             self._count(-1)
-        finish(outcome)
+        end.say(outcome)
 
     def _served(
-        self, body: bytes, session: str | None, connection: Connection
-    ) -> tuple[Callable[[Outcome], None], Outcome]:
+        self, form: WireForm, body: bytes, session: str | None, connection: Connection
+    ) -> tuple[Ending, Outcome]:
         """Everything but the last words of an answer: those are sent when its truth is written."""
         now = time.monotonic()
-        response_id = f"chatcmpl-{self._launch}-{next(self._numbers):06d}"
+        response_id = form.response_id(self._launch, next(self._numbers))
         work = _Work(
             line=TruthLine(session=session, response_id=response_id, stream=False, received_at=now, ended_at=now)
         )
         try:
-            writer, finish_reason = self._answer(work, body, connection)
+            end = self._answer(work, form, body, connection)
         except Refusal as refusal:
             error = {"status": refusal.status, "type": refusal.kind, "code": refusal.code, "message": refusal.message}
             self._record(replace(work.line, error=error))
@@ -132,37 +138,58 @@ class Generator:
         except ClientGoneError:
             self._record(replace(work.line, aborted=True))
             raise
-        chunks = work.line.chunks + writer.closing_chunks
-        self._record(replace(work.line, finish_reason=finish_reason, chunks=chunks))
-        return writer.finish, _outcome(work.line, finish_reason)
+        self._record(
+            replace(
+                work.line,
+                finish_reason=end.finish_reason,
+                error=end.error,
+                aborted=end.aborted,
+                chunks=work.line.chunks + end.chunks,
+            )
+        )
+        return end, outcome_of(work.line, end.finish_reason or "stop")
 
-    def _answer(self, work: _Work, body: bytes, connection: Connection) -> tuple[StreamWriter | BodyWriter, str]:
+    def _answer(self, work: _Work, form: WireForm, body: bytes, connection: Connection) -> Ending:
         """Generates the whole answer; slot and memory are free again and the cache is filled when it returns."""
         place = read_session_place(work.line.session)
-        request = read_chat_request(body)
+        request = form.read(body)
         prompt = prompt_tokens(request)
         work.line = replace(work.line, stream=request.stream, turn=request.turn, prompt_tokens=len(prompt))
         room = self._settings.context_window - len(prompt)
         if room < 1:
-            raise context_exceeded(len(prompt), self._settings.context_window)
+            raise context_exceeded(len(prompt), self._settings.context_window, param=form.prompt_key)
         play = self._script.play(place, request.turn)
-        answer = answer_of(play.turn, request.tools)
+        fault = play.turn.fault
+        work.line = replace(work.line, fault=None if fault is None else fault.kind)
+        if refusal := refusal_of(fault):
+            raise refusal
+        turn = as_it_ends(play.turn, request.messages)
+        answer = answer_of(turn, request.tools, parallel=request.parallel_calls)
         limit = min(room, request.max_tokens or room, len(answer.output))
-        writer = self._writer(request, connection, work.line.response_id)
+        writer = self._writer(form, request, connection, work.line.response_id)
         slot = self._slots.enter(connection.check)
         try:
             work.line = replace(work.line, queue_seconds=slot.queue_seconds)
             grant = self._memory.admit(prompt, free_bytes=play.free_bytes)
             pace = Pace(self._settings.time_scale, connection.check)
+            job = _Job(
+                prompt=prompt,
+                grant=grant,
+                answer=answer,
+                limit=output_limit(fault, limit),
+                fault=fault,
+                writer=writer,
+                connection=connection,
+                pace=pace,
+            )
             try:
-                job = _Job(prompt=prompt, grant=grant, answer=answer, limit=limit, writer=writer, pace=pace)
                 self._generate(work, job)
             finally:
                 self._memory.release(grant, work.computed)
         finally:
             busy_seconds = (work.line.ttft_seconds or 0.0) + (work.line.decode_seconds or 0.0)
             self._slots.leave(slot, seconds=busy_seconds)
-        return writer, answer.finish_reason if limit == len(answer.output) else "length"
+        return ending(fault, writer, connection, answer.finish_reason if limit == len(answer.output) else "length")
 
     def _generate(self, work: _Work, job: _Job) -> None:
         """Prefill and decode; whatever ends it, `work` then says how far it came."""
@@ -174,9 +201,13 @@ class Generator:
             cached_ssd_tokens=hit.ssd_blocks * block_tokens,
         )
         try:
-            job.writer.begin()
-            self._prefill(work, job)
-            self._decode(work, job)
+            if job.fault is None or not job.fault.breaks_at_once:
+                job.writer.begin()
+                self._prefill(work, job)
+                self._decode(work, job)
+            elif begins_stream(job.fault):
+                job.writer.begin()
+            hold(job.fault, job.writer, job.connection)
         finally:
             if work.line.ttft_seconds is not None:
                 work.computed = job.prompt + job.answer.state_after(work.output_tokens)
@@ -187,7 +218,7 @@ class Generator:
                 drafted_tokens=work.drafted_tokens,
                 accepted_tokens=work.accepted_tokens,
                 decode_steps=work.decode_steps,
-                decode_seconds=self._cost.decode_seconds(work.decode_steps) if work.output_tokens else None,
+                decode_seconds=None if work.line.ttft_seconds is None else self._cost.decode_seconds(work.decode_steps),
                 chunks=job.writer.chunks,
             )
 
@@ -209,6 +240,8 @@ class Generator:
     def _decode(self, work: _Work, job: _Job) -> None:
         """The first token comes out of prefill; each step gives the accepted part of its draft and one token more."""
         output = job.answer.output
+        if job.limit == 0:
+            return
 
         def emit(count: int) -> None:
             tokens = output[work.output_tokens : work.output_tokens + count]
@@ -231,11 +264,9 @@ class Generator:
         rest = job.prompt[len(blocks) * self._settings.block_tokens :]
         return block_of(blocks[-1].key if blocks else ROOT, rest).key
 
-    def _writer(self, request: ChatRequest, connection: Connection, response_id: str) -> StreamWriter | BodyWriter:
+    def _writer(self, form: WireForm, request: ChatRequest, connection: Connection, response_id: str) -> Writer:
         head = Head(response_id=response_id, created=int(time.time()), model=self._settings.name)
-        if request.stream:
-            return StreamWriter(connection, head, include_usage=request.include_usage)
-        return BodyWriter(connection, head)
+        return form.writer(request, connection, head)
 
     def _count(self, change: int) -> None:
         with self._lock:
@@ -247,34 +278,6 @@ class Generator:
         self._metrics.add(line)
         self._truth.write(line)
         self._log(_summary(line))
-
-
-def _outcome(line: TruthLine, finish_reason: str) -> Outcome:
-    """What the client is told: the same figures as the truth's, seconds as milliseconds."""
-    prompt, cached, output = line.prompt_tokens or 0, line.cached_tokens or 0, line.output_tokens or 0
-    usage = {
-        "prompt_tokens": prompt,
-        "completion_tokens": output,
-        "total_tokens": prompt + output,
-        "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {"reasoning_tokens": line.reasoning_tokens},
-    }
-    timings = {
-        "queue_ms": _milliseconds(line.queue_seconds),
-        "ttft_ms": _milliseconds(line.ttft_seconds),
-        "prompt_n": prompt - cached,
-        "cache_n": cached,
-        "prompt_ms": _milliseconds(line.prefill_seconds),
-        "predicted_n": output,
-        "predicted_ms": _milliseconds(line.decode_seconds),
-        "draft_n": line.drafted_tokens,
-        "draft_n_accepted": line.accepted_tokens,
-    }
-    return Outcome(finish_reason=finish_reason, usage=usage, timings=timings)
-
-
-def _milliseconds(seconds: float | None) -> float:
-    return round((seconds or 0.0) * 1e3, 3)
 
 
 def _summary(line: TruthLine) -> str:

@@ -6,8 +6,10 @@ Every request has a thread. Until the script is loaded all paths answer 503.
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
+import struct
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +19,10 @@ from typing import Any, cast
 from bench.contracts import SESSION_HEADER
 from bench.engines.embedded.generation import Generator, Settings
 from bench.engines.embedded.refusal import ClientGoneError, Refusal
+from bench.engines.embedded.wire_forms import FORMS
 
 _LARGEST_BODY_BYTES = 64_000_000
-_METHODS = {"/health": "GET", "/v1/models": "GET", "/metrics": "GET", "/v1/chat/completions": "POST"}
+_METHODS = {"/health": "GET", "/v1/models": "GET", "/metrics": "GET", **dict.fromkeys(FORMS, "POST")}
 
 
 class EngineServer(ThreadingHTTPServer):
@@ -62,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 self._route(self._body())
             except Refusal as refusal:
-                self.send_json(refusal.status, refusal.body())
+                self.send_json(refusal.status, refusal.body(), retry_after_seconds=refusal.retry_after_seconds)
         except ClientGoneError:
             self.close_connection = True
 
@@ -83,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/metrics":
             self._send(200, "text/plain; version=0.0.4; charset=utf-8", generator.metrics_page().encode())
         else:
-            generator.serve(body, self.headers.get(SESSION_HEADER), self)
+            generator.serve(FORMS[path], body, self.headers.get(SESSION_HEADER), self)
 
     def _body(self) -> bytes:
         """The request's body. A body whose end cannot be told closes the connection after the refusal."""
@@ -129,16 +132,37 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         self._end_head()
 
-    def send_event(self, data: str) -> None:
-        payload = f"data: {data}\n\n".encode()
+    def send_event(self, data: str, kind: str | None = None) -> None:
+        name = "" if kind is None else f"event: {kind}\n"
+        payload = f"{name}data: {data}\n\n".encode()
+        self._write(b"%x\r\n%b\r\n" % (len(payload), payload) if self._chunked else payload)
+
+    def send_comment(self) -> None:
+        """A line that keeps the connection busy and says nothing."""
+        payload = b": keep-alive\n\n"
         self._write(b"%x\r\n%b\r\n" % (len(payload), payload) if self._chunked else payload)
 
     def end_stream(self) -> None:
         if self._chunked:
             self._write(b"0\r\n\r\n")
 
-    def send_json(self, status: int, body: dict[str, Any]) -> None:
-        self._send(status, "application/json", json.dumps(body).encode())
+    def reset(self) -> None:
+        """Ends the connection with a TCP RST, whatever was sent before."""
+        self.close_connection = True
+        try:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        except OSError as error:
+            raise ClientGoneError from error
+        # Through the descriptor: the reader and the writer of this handler would keep the socket open.
+        os.close(self.connection.detach())
+
+    def send_json(
+        self, status: int, body: dict[str, Any], *, cut: bool = False, retry_after_seconds: float | None = None
+    ) -> None:
+        """`cut`: only the first half of the body, as if it were all."""
+        content = json.dumps(body).encode()
+        extra = {} if retry_after_seconds is None else {"Retry-After": f"{retry_after_seconds:g}"}
+        self._send(status, "application/json", content[: len(content) // 2] if cut else content, extra)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Faults that the protocol layer finds itself, said in the same form as all others."""
@@ -149,9 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
         except ClientGoneError:
             return
 
-    def _send(self, status: int, kind: str, content: bytes) -> None:
+    def _send(self, status: int, kind: str, content: bytes, extra: dict[str, str] | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        for name, value in (extra or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         if self.close_connection:
             self.send_header("Connection", "close")
@@ -171,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise ClientGoneError from error
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """No access log: each chat request has its summary line."""
+        """No access log: each request to the model has its summary line."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         self._engine.log(f"{self.client_address[0]} {format % args}")

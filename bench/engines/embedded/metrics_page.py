@@ -23,12 +23,12 @@ _SECONDS = {
     "ttft_seconds_total": ("ttft_seconds", "To the first output token: cache restore and prefill, no queueing."),
     "queue_seconds_total": ("queue_seconds", "Waiting for a free slot."),
 }
-_REASONS = ("stop", "length", "tool_calls", "abort")
-_REFUSALS = ("bad_request", "context", "memory")
+_REASONS = ("stop", "length", "tool_calls", "abort", "error")
+_REFUSALS = ("bad_request", "context", "memory", "scripted")
 
 
 class Metrics:
-    """Refused requests add to nothing but their own counter. Safe for threads."""
+    """Refused requests add to nothing but their own counter; one that failed in its answer has ended. Threads: safe."""
 
     def __init__(self) -> None:
         self._tokens = dict.fromkeys(_TOKENS, 0)
@@ -39,15 +39,17 @@ class Metrics:
 
     def add(self, line: TruthLine) -> None:
         with self._lock:
-            if line.error is not None:
+            if line.error is not None and line.output_tokens is None:
                 kinds = {"context_length_exceeded": "context", "insufficient_memory": "memory"}
-                self._refused[kinds.get(line.error["code"], "bad_request")] += 1
+                kind = "scripted" if line.fault == "refuse" else kinds.get(line.error["code"], "bad_request")
+                self._refused[kind] += 1
                 return
             for name, (field, _) in _TOKENS.items():
                 self._tokens[name] += getattr(line, field) or 0
             for name, (field, _) in _SECONDS.items():
                 self._microseconds[name] += round((getattr(line, field) or 0.0) * 1e6)
-            self._finished["abort" if line.aborted else line.finish_reason or "stop"] += 1
+            ended = "error" if line.error is not None else "abort" if line.aborted else line.finish_reason
+            self._finished[ended or "stop"] += 1
 
     def page(self, *, running: int, waiting: int, memory: MemoryUse) -> str:
         """All counters of one instant, in the text format 0.0.4."""

@@ -9,7 +9,14 @@ class Refusal(Exception):  # noqa: N818 - an answer that the protocol foresees, 
     """A request that is answered with an error instead of tokens."""
 
     def __init__(
-        self, status: int, kind: str, message: str, *, code: str | None = None, param: str | None = None
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        code: str | int | None = None,
+        param: str | None = None,
+        retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -17,6 +24,8 @@ class Refusal(Exception):  # noqa: N818 - an answer that the protocol foresees, 
         self.message = message
         self.code = code
         self.param = param
+        self.retry_after_seconds = retry_after_seconds
+        """What the header `Retry-After` says; None: there is none."""
 
     def body(self) -> dict[str, Any]:
         """The JSON answer."""
@@ -31,14 +40,14 @@ def bad_request(message: str, *, param: str | None = None) -> Refusal:
     return Refusal(400, "invalid_request_error", message, param=param)
 
 
-def context_exceeded(prompt_tokens: int, context_window: int) -> Refusal:
+def context_exceeded(prompt_tokens: int, context_window: int, *, param: str) -> Refusal:
     """The prompt leaves no room for even one output token."""
     return Refusal(
         400,
         "invalid_request_error",
         f"This prompt has {prompt_tokens} tokens; the context window holds {context_window} tokens, output included.",
         code="context_length_exceeded",
-        param="messages",
+        param=param,
     )
 
 

@@ -7,12 +7,21 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from bench.engines.embedded.script_play import Intent, Script, ScriptSession, Turn
+from bench.engines.embedded.script_play import Fault, FaultKind, Intent, Script, ScriptSession, Turn
 from bench.errors import FileFormatError
 from bench.yaml_file import load_mapping, load_model
 
 _LARGEST_FILE_BYTES = 4_000_000
 _VERBS = ("write", "edit", "run", "read")
+_FAULT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "refuse": (("status", "message"), ("type", "code", "retry_after_seconds")),
+    "error-event": (("after_tokens", "message"), ("type", "code")),
+    "exit": ((), ("after_tokens",)),
+    "unknown-tool": (("name",), ()),
+    **dict.fromkeys(("reset", "cut", "stall", "keep-alive", "length"), (("after_tokens",), ())),
+    **dict.fromkeys(("no-usage", "empty", "cut-call"), ((), ())),
+}
+"""Kind -> the keys that it must have beside `kind`, and those that it may have."""
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 
@@ -47,15 +56,56 @@ class _Entry(_Strict):
         return self
 
 
+class _Fault(_Strict):
+    kind: FaultKind
+    after_tokens: Annotated[int, Field(ge=0)] | None = None
+    status: Annotated[int, Field(ge=400, le=599)] | None = None
+    message: Text | None = None
+    type: Text | None = None
+    code: Text | int | None = None
+    retry_after_seconds: Annotated[float, Field(ge=0, strict=False)] | None = None
+    name: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
+
+    @model_validator(mode="after")
+    def _keys_of_its_kind(self) -> Self:
+        needed, allowed = _FAULT_KEYS[self.kind]
+        given = {key for key, value in self if value is not None and key != "kind"}
+        if missing := [key for key in needed if key not in given]:
+            raise ValueError(f"'{self.kind}' needs {' and '.join(missing)}")
+        if strange := sorted(given - {*needed, *allowed}):
+            raise ValueError(f"'{self.kind}' takes no {' or '.join(strange)}")
+        if self.kind == "length" and self.after_tokens == 0:
+            raise ValueError("'length' needs after_tokens of at least 1")
+        return self
+
+    def read(self) -> Fault:
+        given = {key: value for key, value in self if value is not None}
+        if self.kind in ("refuse", "error-event") and self.type is None:
+            given["type"] = "invalid_request_error" if self.status and self.status < 500 else "server_error"
+        return Fault(**given)
+
+
 class _Turn(_Strict):
     think: Text | None = None
     say: Text | None = None
     do: Annotated[list[_Entry], Field(min_length=1)] | None = None
+    fault: _Fault | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if self.think is None and self.say is None and self.do is None:
-            raise ValueError("a turn needs at least one of think, say, do")
+        speaks = self.think is not None or self.say is not None or self.do is not None
+        if self.fault is None:
+            if not speaks:
+                raise ValueError("a turn needs at least one of think, say, do")
+            return self
+        kind = self.fault.kind
+        if kind in ("refuse", "empty") and speaks:
+            raise ValueError(f"a turn whose fault is '{kind}' has no think, say or do")
+        if kind == "cut-call" and self.do is None:
+            raise ValueError("a turn whose fault is 'cut-call' needs do")
+        some = bool(self.fault.after_tokens) or kind == "no-usage"
+        if some and not speaks:
+            raise ValueError(f"a turn whose fault is '{kind}' needs at least one of think, say, do")
         return self
 
 
@@ -91,7 +141,8 @@ def load_script(folder: Path) -> Script:
             intents = tuple(
                 _intent(entry, folder, path, (*key, place), texts) for place, entry in enumerate(turn.do or ())
             )
-            turns.append(Turn(think=turn.think or "", say=turn.say or "", intents=intents))
+            fault = None if turn.fault is None else turn.fault.read()
+            turns.append(Turn(think=turn.think or "", say=turn.say or "", intents=intents, fault=fault))
         sessions.append(
             ScriptSession(
                 role=session.role,

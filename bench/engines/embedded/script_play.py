@@ -1,13 +1,13 @@
 """What the embedded engine's "model" says: a script's sessions, each a list of turns, and how a request finds its own.
 
 A turn thinks, says and does things; what it does stands as intents, which `tool_rendering.py` turns into calls of
-whatever tools a request offers.
+whatever tools a request offers. It may have a fault, which holds for every request that lands on it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from bench.engines.embedded.session_place import SessionPlace
 
@@ -30,6 +30,38 @@ class Intent:
         return f"{self.verb} {self.path or self.command}"
 
 
+BreakKind = Literal["reset", "cut", "error-event", "stall", "keep-alive", "exit"]
+FaultKind = Literal[BreakKind, "refuse", "no-usage", "length", "empty", "cut-call", "unknown-tool"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What the engine does to a turn's answer instead of giving it well; `faults.py` says what each kind does."""
+
+    kind: FaultKind
+    after_tokens: int = 0
+    """Output tokens that are given first. Of a break 0 means: before the prompt is computed."""
+
+    status: int = 0
+    """HTTP status of `refuse`."""
+
+    message: str = ""
+    type: str = ""
+    code: str | int | None = None
+    retry_after_seconds: float | None = None
+    name: str = ""
+    """The tool that `unknown-tool` calls."""
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the answer never comes to its end."""
+        return self.kind in get_args(BreakKind)
+
+    @property
+    def breaks_at_once(self) -> bool:
+        return self.breaks and self.after_tokens == 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """One answer of the model. Without intents it ends its session."""
@@ -37,6 +69,7 @@ class Turn:
     think: str = ""
     say: str = ""
     intents: tuple[Intent, ...] = ()
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 A tool is recognised by its name and by parameters that carry what the intent needs; parameters that it requires
 beyond those are filled from their schema. Where no tool fits, the intent becomes a shell command; where there is no
-shell either, it is reported as impossible.
+shell either, it is reported as impossible. A client that runs calls at the same time gets one command instead of many.
 """
 
 from __future__ import annotations
@@ -35,7 +35,16 @@ _PARAMETERS = {
     "command": ("command", "cmd", "script", "code"),
 }
 _NEEDS = {"write": ("path", "text"), "edit": ("path", "old", "new"), "read": ("path",), "run": ("command",)}
+_LONGEST_COMMAND_BYTES = 100_000
+"""Linux takes at most 131,072 bytes as one argument of a program."""
+
+_LONGEST_YIELD_MS = 30_000
+"""Codex's shell answers with what a command said so far after this time at the latest; it takes no longer one."""
+
 _EDITOR_COMMANDS = {"write": "create", "edit": "str_replace", "read": "view"}
+
+_ABSOLUTE_ONLY = re.compile(r"relative paths are not supported|must start with '/'", re.IGNORECASE)
+"""In the description of a path that a tool would refuse."""
 
 _EDIT_PROGRAM = (
     "import sys; path, old, new = sys.argv[1:]; text = open(path, newline='').read(); "
@@ -80,6 +89,24 @@ def as_shell(intent: Intent) -> Intent:
     else:
         command = intent.command
     return Intent(verb="run", command=command)
+
+
+def joined(intents: Sequence[Intent], tools: Sequence[Tool]) -> Sequence[Intent]:
+    """The intents as few shell commands, which keep their order where calls run at the same time.
+
+    Each stands in a subshell of its own and runs whatever came of those before it, as separate calls would. Without a
+    shell the intents stay as they are.
+    """
+    if len(intents) < 2 or _call(Intent(verb="run", command="true"), tools) is None:
+        return intents
+    commands: list[str] = []
+    for intent in intents:
+        command = f"(\n{as_shell(intent).command}\n)"
+        if commands and len((commands[-1] + command).encode("utf-8", "replace")) < _LONGEST_COMMAND_BYTES:
+            commands[-1] += f"\n{command}"
+        else:
+            commands.append(command)
+    return [Intent(verb="run", command=command) for command in commands]
 
 
 def _call(intent: Intent, tools: Sequence[Tool]) -> ToolCall | None:
@@ -131,9 +158,13 @@ def _fill(
         if key is None:
             return None
         value: Any = getattr(intent, need)
+        if need == "path" and _ABSOLUTE_ONLY.search(str(_mapping(properties[key]).get("description"))):
+            return None  # a script's paths are relative, and the engine knows no folder
         if need == "command" and _mapping(properties[key]).get("type") == "array":
             value = ["bash", "-lc", value]
         values[key] = value
+    if "command" in needed and "yield_time_ms" in properties:
+        values["yield_time_ms"] = _LONGEST_YIELD_MS
     required = schema.get("required")
     for key in required if isinstance(required, list) else ():
         if isinstance(key, str) and key not in values and key not in (taken or {}):

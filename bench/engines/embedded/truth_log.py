@@ -1,4 +1,4 @@
-"""What the engine really did, one JSON line a chat request: for tests that ask how far a reported figure is off.
+"""What the engine really did, one JSON line a request to the model: for tests that ask how far a reported figure is off.
 
 A line is written before the last bytes of the answer are sent, so whoever has read an answer to its end finds its
 line. Refused and aborted requests have one too.
@@ -26,7 +26,7 @@ class TruthLine:
     response_id: str
     stream: bool
     turn: int | None = None
-    """Place in the script's session: assistant messages in the request."""
+    """Place in the script's session: the model's answers in the request."""
 
     prompt_tokens: int | None = None
     """Whole prompt, cached part included."""
@@ -55,10 +55,13 @@ class TruthLine:
 
     finish_reason: str | None = None
     error: dict[str, Any] | None = None
-    """Status, type, code and message of a refusal."""
+    """Status, type, code and message of a refusal; of an error inside a stream the status is 200."""
 
     aborted: bool = False
-    """The client went away, or the engine was stopped, before the last token was generated."""
+    """The client went away, the engine was stopped, or a fault broke the answer off before its end was said."""
+
+    fault: str | None = None
+    """Kind of the script's fault that this request landed on."""
 
     received_at: float
     first_token_at: float | None = None

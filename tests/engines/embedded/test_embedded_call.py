@@ -36,7 +36,15 @@ def test_a_wrong_call_is_one_line_and_exit_2(options, problem):
 def test_help_teaches():
     done = call("--help")
     assert done.returncode == 0
-    for part in ("/v1/chat/completions", "--time-scale", "X-Runcard-Session", "--ssd-keep", "(131072)"):
+    for part in (
+        "/v1/chat/completions",
+        "/v1/responses",
+        "fault",
+        "--time-scale",
+        "X-Runcard-Session",
+        "--ssd-keep",
+        "(131072)",
+    ):
         assert part in done.stdout
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from bench.engines.embedded.script_file import load_script
-from bench.engines.embedded.script_play import NOTHING_LEFT
+from bench.engines.embedded.script_play import NOTHING_LEFT, Fault
 from bench.engines.embedded.session_place import SessionPlace
 from bench.errors import FileFormatError, UsageError
 
@@ -69,6 +69,21 @@ def turn(text):
         (turn("do: [{run: a, text: b}]"), 5, "'run' takes nothing beside it"),
         (turn("do: [{read: ../a}]"), 5, "'../a' must be a path inside the project"),
         (turn("do: [{write: /etc/a, text: b}]"), 5, "'/etc/a' must be a path inside the project"),
+        (turn("fault: {kind: melt}"), 5, "key 'sessions.0.turns.0.fault.kind'"),
+        (turn("fault: {kind: refuse, status: 500}"), 5, "'refuse' needs message"),
+        (turn("fault: {kind: refuse, status: 200, message: x}"), 5, "key 'sessions.0.turns.0.fault.status'"),
+        (turn("fault: {kind: refuse, status: 500, message: x, after_tokens: 1}"), 5, "'refuse' takes no after_tokens"),
+        (
+            turn("say: x\n        fault: {kind: cut, after_token: 1}"),
+            6,
+            "unknown key 'sessions.0.turns.0.fault.after_token'",
+        ),
+        (turn("say: x\n        fault: {kind: reset}"), 6, "'reset' needs after_tokens"),
+        (turn("say: x\n        fault: {kind: length, after_tokens: 0}"), 6, "needs after_tokens of at least 1"),
+        (turn("say: x\n        fault: {kind: empty}"), 5, "a turn whose fault is 'empty' has no think, say or do"),
+        (turn("say: x\n        fault: {kind: cut-call}"), 5, "a turn whose fault is 'cut-call' needs do"),
+        (turn("fault: {kind: stall, after_tokens: 2}"), 5, "'stall' needs at least one of think, say, do"),
+        (turn("fault: {kind: no-usage, name: x}"), 5, "'no-usage' takes no name"),
         (turn("do:\n        - write: a\n          from: files/none"), 7, "there is no file 'files/none'"),
         (turn("do: [{write: a, from: ../../secret}]"), 5, "'../../secret' lies outside the workload's scripts"),
         (turn("do: [{write: a, from: files/link}]"), 5, "'files/link' lies outside the workload's scripts"),
@@ -92,3 +107,12 @@ def test_what_is_wrong_is_said_with_file_line_and_key(script, tmp_path, sessions
 def test_no_script_at_all(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         load_script(tmp_path)
+
+
+def test_a_fault_is_read_with_what_its_kind_needs(script):
+    fault = "{kind: refuse, status: 503, message: Busy, code: 7, retry_after_seconds: 2}"
+    write(script, turn(f"fault: {fault}") + turn("say: x"))
+    expected = Fault(kind="refuse", status=503, message="Busy", type="server_error", code=7, retry_after_seconds=2.0)
+    assert load_script(script).play(place(), 0).turn.fault == expected
+    write(script, turn("say: x\n        fault: {kind: reset, after_tokens: 2}"))
+    assert load_script(script).play(place(), 0).turn.fault == Fault(kind="reset", after_tokens=2)

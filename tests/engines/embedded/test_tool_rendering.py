@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bench.engines.embedded.chat_request import Tool
 from bench.engines.embedded.script_play import Intent
-from bench.engines.embedded.tool_rendering import as_shell, render
+from bench.engines.embedded.tool_rendering import as_shell, joined, render
 
 WRITE = Intent(verb="write", path="src/a.py", text="print('ü')\n")
 EDIT = Intent(verb="edit", path="src/a.py", old="ü", new="u")
@@ -60,11 +60,38 @@ ONE_EDITOR = [
     tool("execute_bash", command=STRING),
     tool("terminal", cmd=STRING),
 ]
+OPENCODE = [
+    tool("bash", "command", "description", command=STRING, timeout={"type": "number"}, description=STRING),
+    tool("read", "filePath", filePath=STRING, offset={"type": "number"}, limit={"type": "number"}),
+    tool("edit", "filePath", "oldString", "newString", filePath=STRING, oldString=STRING, newString=STRING),
+    tool("write", content=STRING, filePath=STRING),
+]
+CODEX = [
+    tool("exec_command", "cmd", cmd=STRING, login={"type": "boolean"}, yield_time_ms={"type": "number"}),
+    tool("write_stdin", "session_id", chars=STRING, session_id={"type": "number"}),
+    tool("view_image", path=STRING),
+]
 
 
 @pytest.mark.parametrize(
     ("tools", "expected"),
     [
+        (
+            OPENCODE,
+            [
+                ("write", {"filePath": "src/a.py", "content": "print('ü')\n"}),
+                ("edit", {"filePath": "src/a.py", "oldString": "ü", "newString": "u"}),
+                ("read", {"filePath": "src/a.py"}),
+                ("bash", {"command": "./verify --all", "description": "run ./verify --all"}),
+            ],
+        ),
+        (
+            CODEX,
+            [
+                ("exec_command", {"cmd": as_shell(intent).command, "yield_time_ms": 30_000})
+                for intent in (WRITE, EDIT, READ, RUN)
+            ],
+        ),
         (
             BUILTIN,
             [
@@ -171,3 +198,29 @@ def test_the_shell_edits_what_stands_there_once(tmp_path):
     again = shell(edit, tmp_path)
     assert again.returncode == 1
     assert b"the old text stands there 0 times" in again.stderr
+
+
+def test_joined_calls_run_in_order_whatever_comes_of_each(tmp_path):
+    intents = [
+        Intent(verb="write", path="sub/a.txt", text="one\n"),
+        Intent(verb="run", command="cd sub && cat a.txt; exit 3 # the end"),
+        Intent(verb="edit", path="sub/a.txt", old="one", new="two"),
+        Intent(verb="read", path="sub/a.txt"),
+    ]
+    (one,) = joined(intents, CODEX)
+    assert one.verb == "run"
+    done = subprocess.run(["sh", "-c", one.command], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"one\ntwo\n", b"")
+
+
+def test_what_is_joined_fits_into_one_argument():
+    intents = [Intent(verb="write", path=f"{number}.txt", text="ü" * 20_000) for number in range(6)]
+    commands = [intent.command for intent in joined(intents, CODEX)]
+    assert len(commands) == 3
+    assert all(len(command.encode()) < 100_000 for command in commands)
+    assert [f"> {number}.txt" in commands[number // 2] for number in range(6)] == [True] * 6
+
+
+def test_nothing_to_join():
+    assert joined([RUN], CODEX) == [RUN]
+    assert joined([WRITE, READ], [tool("write", path=STRING, content=STRING)]) == [WRITE, READ]
