@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from datetime import UTC, datetime
@@ -127,7 +128,8 @@ def begun_with(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_another(folder: Path, earlier: dict[str, Any], asked: dict[str, Any]) -> None:
-    if differing := sorted(key for key in asked if (asked[key] or None) != (earlier.get(key) or None)):
+    # A run that was begun before something became part of the identity does not say it.
+    if differing := sorted(key for key in asked if key in earlier and asked[key] != earlier[key]):
         told = "; ".join(f"{key}: {earlier.get(key)} then, {asked[key]} now" for key in differing)
         raise UsageError(
             f"--resume {folder.name} is another run ({told}); give what it was begun with, or begin a new one"
@@ -148,7 +150,10 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
         engine = spec.subject.engine
         identity |= {"engine": engine.name, "engine_args": " ".join(engine.args), "model": engine.model}
         identity |= {"attached": engine.url is not None}
-        identity |= {"agent": spec.subject.agent.name, "agent_args": " ".join(spec.subject.agent.args)}
+        agent = open_adapter(spec.subject.agent)
+        behaviour = json.dumps(agent.configuration, sort_keys=True).encode()
+        identity |= {"agent": agent.name, "agent_args": " ".join(spec.subject.agent.args)}
+        identity |= {"agent_version": agent.version, "agent_sha256": hashlib.sha256(behaviour).hexdigest()}
     return identity
 
 
@@ -157,10 +162,17 @@ def _check_agent(subject: Subject) -> None:
     adapter, engine = open_adapter(subject.agent), read_profile(subject.engine.name)
     if adapter.api not in engine.apis:
         raise UsageError(
-            f"the agent {adapter.name} asks {adapter.api}, which {engine.title} does not offer ({', '.join(engine.apis)}); "
-            f"take another agent or engine, or, if it does: add it to 'apis' in fixtures/engines/{subject.engine.name}.yaml"
+            f"the agent {adapter.name} asks {adapter.api}, which the engine {subject.engine.name} does not offer "
+            f"({', '.join(engine.apis)}); take another agent or engine{_could_offer(subject)}"
         )
     adapter.check_installed()
+
+
+def _could_offer(subject: Subject) -> str:
+    """What to do where a person's own server may offer more than its profile says; nothing for one that we launch."""
+    if subject.engine.url is None:
+        return ""
+    return f"; if your server offers it, add it to 'apis' in fixtures/engines/{subject.engine.name}.yaml"
 
 
 def _check_hidden(workload: Workload) -> None:

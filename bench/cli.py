@@ -15,12 +15,16 @@ from pathlib import Path
 
 from bench.errors import EvidenceError, RuncardError, UsageError
 from bench.records import requests_file, store
-from bench.records.schema import Purpose, RequestRecord, SessionRow
+from bench.records.schema import Purpose, RequestRecord, RunRecord, SessionRow
 from bench.spec import REPOSITORY
+
+_INTERRUPTED = 130
+_DOCTOR_COLUMNS = 120
+"""Longer lines are hard to read."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 where an audit found a difference or `doctor` something broken; 4, with one line on standard error, for a user's mistake."""
+    """Exit code 0; 1 where an audit found a difference or `doctor` something broken; 130 where `doctor` was stopped; 4, with one line on standard error, for a user's mistake."""
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.act(arguments) or 0)
@@ -120,12 +124,11 @@ def _ingest(arguments: argparse.Namespace) -> None:
 def _show(arguments: argparse.Namespace) -> None:
     from bench.report import tables
 
+    _refuse_two_views(arguments)
     folder = store.find_run(arguments.results, arguments.run)
-    if arguments.full and (arguments.session is None or arguments.requests):
-        raise UsageError("--full unfolds what was said in a session: give --session N with it, without --requests")
     if arguments.requests:
         number = None if arguments.session is None else _number(folder, arguments.session)
-        print(tables.requests(_requests(folder, number)))
+        print(tables.requests(_requests(folder, number), simulated=_simulated(folder)))
         return
     if arguments.session is not None:
         _show_session(folder, _number(folder, arguments.session), full=arguments.full)
@@ -138,6 +141,31 @@ def _show(arguments: argparse.Namespace) -> None:
     else:
         print(tables.summary(record))
         print(f"\n{tables.cases_line(record.cases)}")
+
+
+def _refuse_two_views(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for options of `show` that say nothing together."""
+    asked = {
+        "--json": arguments.json,
+        "--sessions": arguments.sessions,
+        "--requests": arguments.requests,
+        "--session N": arguments.session is not None,
+    }
+    views = [name for name, given in asked.items() if given]
+    if len(views) > 1 and views != ["--requests", "--session N"]:
+        raise UsageError(f"{' and '.join(views)} are different views of a run: give one of them")
+    if arguments.full and views != ["--session N"]:
+        raise UsageError("--full unfolds what was said in a session: give --session N with it, and no other view")
+
+
+def _simulated(folder: Path) -> bool:
+    """Whether the engine's times are simulated, as far as that is known: by its profile, which is kept first of all."""
+    from bench.figures.run_folder import read_stored_profile
+
+    try:
+        return read_stored_profile(folder / "engine" / "profile.json").simulated
+    except EvidenceError:
+        return False
 
 
 def _number(folder: Path, given: str) -> int:
@@ -173,7 +201,7 @@ def _show_session(folder: Path, number: int, *, full: bool) -> None:
     width = shutil.get_terminal_size().columns if terminal else None
     writer = TranscriptText(Look(full=full, colour=terminal and not os.environ.get("NO_COLOR"), width=width))
     row = _session_row(folder, number)
-    print("\n".join(writer.head(number, row)))
+    print("\n".join(writer.head(number, row, simulated=_simulated(folder))))
     try:
         profile = read_stored_profile(folder / "engine" / "profile.json")
     except EvidenceError as error:
@@ -254,23 +282,30 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from bench.doctor import as_json, as_text, diagnose, told_when_slow
+    from bench.interrupts import Interrupts
 
-    with told_when_slow(sys.stderr) as progress:
-        found = diagnose(results=arguments.results, unsafe=arguments.unsafe_no_sandbox, progress=progress)
-    print(as_json(found) if arguments.json else as_text(found))
+    try:
+        with Interrupts().caught(), told_when_slow(sys.stderr) as progress:
+            found = diagnose(results=arguments.results, unsafe=arguments.unsafe_no_sandbox, progress=progress)
+    except KeyboardInterrupt:
+        print("doctor: stopped before it was done; nothing is left of it", file=sys.stderr)
+        return _INTERRUPTED
+    width = min(shutil.get_terminal_size().columns, _DOCTOR_COLUMNS) if sys.stdout.isatty() else 80
+    print(as_json(found) if arguments.json else as_text(found, width=max(width, 60)))
     return found.exit_code
 
 
 def _list(arguments: argparse.Namespace) -> None:
     from bench.report import tables
 
+    found: list[RunRecord | str] = []
     for run_id in store.run_ids(arguments.results):
         try:
-            record = store.read_record(arguments.results / run_id)
+            found.append(store.read_record(arguments.results / run_id))
         except RuncardError as error:
-            print(error)
-            continue
-        print(f"{run_id}  {record.end}  {tables.cases_line(record.cases)}")
+            found.append(str(error))
+    for line in tables.runs(found):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -159,6 +159,9 @@ class ExchangeSummary:
     error: str | None
     """Transport fault or the engine's own error text; None for a whole answer."""
 
+    sent_at: float
+    """When its request was sent; on the clock of `ended_at`."""
+
     ended_at: float
     """When the client had the answer: of a whole stream its last token, for an engine may close the connection late."""
 
@@ -175,6 +178,9 @@ class SessionProgress:
 
     held_back: bool
     """The client does not take what the engine sends: nothing can come, and that is not the engine's doing."""
+
+    in_one_piece: bool = False
+    """An answer that is owed was not asked for as a stream: that no token comes of it before its end says nothing."""
 
 
 # --- sessions ------------------------------------------------------------------------------------------------------
@@ -205,7 +211,8 @@ class SessionRequest:
     """Wall-clock limit of the session."""
 
     no_progress_seconds: float
-    """The session is ended when for so long the model gave no new token, or was asked nothing."""
+    """The session is ended when for so long the model gave no new token, or was asked nothing. An answer that is not
+    streamed shows no token before its end: it is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +224,7 @@ class SessionResult:
     """One sentence; empty for `done`."""
 
     kind: str | None
-    """Finer kind of an error or limit: `memory`, `context`, `http-500`, `crash`, `seconds`, `requests` ..."""
+    """Finer kind of an error or limit: `memory`, `context`, `http-500`, `error-in-answer`, `crash`, `seconds`, `requests` ..."""
 
     final_text: str
     """The last answer as the relay saw it: what else lives in the box may write into the agent's own event stream."""
@@ -233,7 +240,7 @@ class SessionResult:
 
     tool_calls: int
     stream_damage: str | None = None
-    """What was wrong with the event stream (torn, too long, not JSON), if anything."""
+    """What was odd about the event stream (torn, too long, not JSON, words that no answer says) or the files kept."""
 
 
 SessionRunner = Callable[[SessionRequest], SessionResult]

@@ -29,7 +29,6 @@ from bench.scoring.boxed_call import SCORING_LIMITS
 from bench.scoring.node_module import WORKER
 from bench.spec import REPOSITORY, AgentSpec
 
-_WIDTH = 80
 _PROVISION_COLUMNS = (21, 9)
 _TRIAL_COLUMNS = (10, 10)
 _WORSE = ("BROKEN", "not tried", "held", "ok")
@@ -72,12 +71,17 @@ class Diagnosis:
 
 
 def diagnose(
-    *, results: Path, unsafe: bool, progress: Callable[[str], None], around: Callable[[Box], Box] = lambda box: box
+    *,
+    results: Path,
+    unsafe: bool,
+    progress: Callable[[str], None],
+    agents: Sequence[str] | None = None,
+    around: Callable[[Box], Box] = lambda box: box,
 ) -> Diagnosis:
     """Attacks the boxes of agents and of scoring, looks at the machine. Main thread only.
 
     With `unsafe` there is no box, and what comes through is what would come through in a run without one.
-    `around` puts another box in place of the one that was opened: so it is seen that one that leaks is found out.
+    `agents`: whose boxes, of those that are installed; None: of all. `around` puts another box in place of the one that was opened: so it is seen that one that leaks is found out.
     """
     results = results.resolve()
     progress("opening a box")
@@ -85,7 +89,7 @@ def diagnose(
     boxes = []
     if box is not None:
         box = around(box)
-        for title, act in _boxes():
+        for title, act in _boxes(agent_names() if agents is None else agents):
             progress(f"attacking {title}")
             boxes.append(Attacked(title=title, trials=_attacked(act, box, results)))
     progress("looking for agents and engines")
@@ -114,11 +118,11 @@ def _attacked(act: _Attack, box: Box, results: Path) -> tuple[Trial, ...]:
         return (Trial(id="works.start", tried="start in this box", verdict="BROKEN", seen=str(error)),)
 
 
-def _boxes() -> Iterator[tuple[str, _Attack]]:
+def _boxes(agents: Sequence[str]) -> Iterator[tuple[str, _Attack]]:
     """Title and attack of every kind of box."""
-    for name in agent_names():
-        adapter = open_adapter(AgentSpec(name=name, args=()))
+    for name in agents:
         try:
+            adapter = open_adapter(AgentSpec(name=name, args=()))
             adapter.check_installed()
         except RuncardError:  # told among the machine's provisions
             continue
@@ -155,7 +159,7 @@ def _session_command(adapter: Adapter, box: Box, decoys: Decoys) -> AgentCommand
         mounted=box.mount_path,
     )
     command = adapter.command(_request(decoys), place)
-    make_home(home, command.files)
+    make_home(home, command.files, command.executable)
     hostile = attacker(box, decoys)
     command = replace(command, argv=hostile.argv, mounts=(*command.mounts, own, *hostile.mounts))
     return behind_door(command, box, url, speaks_unix=adapter.speaks_unix)
@@ -221,23 +225,24 @@ def as_json(found: Diagnosis) -> str:
     return json.dumps({**asdict(found), "exit_code": found.exit_code}, indent=1, ensure_ascii=False)
 
 
-def as_text(found: Diagnosis) -> str:
-    """At most 80 columns: the machine's provisions, every attack with its verdict in both kinds of box, what is BROKEN."""
+def as_text(found: Diagnosis, *, width: int = 80) -> str:
+    """As wide as `width`: the machine's provisions, every attack with its verdict in both kinds of box, what is BROKEN."""
     lines = ["This machine"]
     for provision in found.machine:
-        lines += _row((provision.id, "ok" if provision.there else "missing"), _PROVISION_COLUMNS, provision.told)
+        words = (provision.id, "ok" if provision.there else "missing")
+        lines += _row(words, _PROVISION_COLUMNS, provision.told, width)
     if found.boxes:
         agents = [one.title.removeprefix("the box of ") for one in found.boxes if one.title != SCORING]
         title = (
             f"Attacks on the box ({found.box}) of every agent that is installed ({', '.join(agents)}), and of scoring"
         )
-        lines += ["", *textwrap.wrap(title, _WIDTH), "  agent     scoring"]
+        lines += ["", *textwrap.wrap(title, width), "  agent     scoring"]
         for name in dict.fromkeys(trial.id for one in found.boxes for trial in one.trials):
-            lines += _trial_rows(name, found.boxes)
-    return "\n".join([*lines, "", *_ending(found)])
+            lines += _trial_rows(name, found.boxes, width)
+    return "\n".join([*lines, "", *_ending(found, width)])
 
 
-def _trial_rows(name: str, boxes: Sequence[Attacked]) -> list[str]:
+def _trial_rows(name: str, boxes: Sequence[Attacked], width: int) -> list[str]:
     """One trial in all boxes; of those of agents, the worst."""
     worst: list[Trial | None] = [None, None]
     for one in boxes:
@@ -251,30 +256,47 @@ def _trial_rows(name: str, boxes: Sequence[Attacked]) -> list[str]:
     seen = [trial.seen for trial in told if trial.verdict != "not tried"][:1]
     seen += [f"not tried: {trial.seen}" for trial in told if trial.verdict == "not tried"]
     verdicts = tuple("-" if trial is None else trial.verdict for trial in worst)
-    return _row(verdicts, _TRIAL_COLUMNS, f"{name}: {told[0].tried} [{'; '.join(dict.fromkeys(seen))}]")
+    return _row(verdicts, _TRIAL_COLUMNS, f"{name}: {told[0].tried} [{'; '.join(dict.fromkeys(seen))}]", width)
 
 
-def _row(words: tuple[str, ...], columns: tuple[int, ...], text: str) -> list[str]:
+def _row(words: tuple[str, ...], columns: tuple[int, ...], text: str, width: int) -> list[str]:
     start = "  " + "".join(f"{word:<{column}}" for word, column in zip(words, columns, strict=True))
     plain = "".join(character if character.isprintable() else " " for character in text)
-    return textwrap.wrap(
-        plain, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
-    ) or [start.rstrip()]
+    room = max(20, width - len(start))
+    lines = textwrap.wrap(_breakable(plain, room), room, break_on_hyphens=False)
+    return [f"{start if not at else ' ' * len(start)}{line}" for at, line in enumerate(lines)] or [start.rstrip()]
 
 
-def _ending(found: Diagnosis) -> list[str]:
+def _breakable(text: str, room: int) -> str:
+    """The text with spaces in words that are longer than a line, behind a slash where there is one."""
+    words = []
+    for word in text.split():
+        rest = word
+        while len(rest) > room:
+            cut = rest.rfind("/", 1, room) + 1 or room
+            words.append(rest[:cut])
+            rest = rest[cut:]
+        words.append(rest)
+    return " ".join(words)
+
+
+def _ending(found: Diagnosis, width: int) -> list[str]:
     if found.box is None:
         lines = f"BROKEN: {found.refusal}".splitlines()
-        return [row for line in lines for row in textwrap.wrap(line, _WIDTH, break_on_hyphens=False)]
+        return [row for line in lines for row in textwrap.wrap(line, width, break_on_hyphens=False)]
     lacking = [provision.id for provision in found.machine if provision.needed and not provision.there]
     said = [f"no run can work without: {', '.join(lacking)}"] if lacking else []
-    tried = sum(trial.verdict in {"held", "BROKEN"} for one in found.boxes for trial in one.trials)
+    trials = [trial for one in found.boxes for trial in one.trials]
+    tried = sum(trial.verdict in {"held", "BROKEN"} for trial in trials)
+    left = sum(trial.verdict == "not tried" and not trial.id.startswith("works.") for trial in trials)
+    idle = f", {left} not tried" if left else ""
     if found.broken:
         for name in dict.fromkeys(trial.id for _, trial in found.broken):
             there = [(title, trial.seen) for title, trial in found.broken if trial.id == name]
             where = "every box" if len(there) == len(found.boxes) > 1 else ", ".join(title for title, _ in there)
-            said += _row(("BROKEN",), (8,), f"{name} in {where}: {there[0][1]}")
-        said.append(f"BROKEN: {len(found.broken)} of {tried} attacks came through; do not trust runs with this box")
+            said += _row(("BROKEN",), (8,), f"{name} in {where}: {there[0][1]}", width)
+        came = f"BROKEN: {len(found.broken)} of {tried} attacks came through{idle}; do not trust runs with this box"
+        said += textwrap.wrap(came, width)
     elif not lacking:
-        said.append(f"fit for runs: the box ({found.box}) held against all {tried} attacks")
+        said += textwrap.wrap(f"fit for runs: the box ({found.box}) held against all {tried} attacks{idle}", width)
     return said

@@ -56,7 +56,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--agent", metavar="NAME", default="builtin", help="the coding agent (default: builtin)")
     group.addoption(
-        "--agent-arg", metavar="ARG", action="append", default=[], help="one more argument for the agent; repeatable"
+        "--agent-arg",
+        metavar="ARG",
+        action="append",
+        default=[],
+        help="one more argument for the agent; repeatable. Only pi takes any: --thinking=LEVEL, --sampling=NAME=NUMBER, --skill=DIR, --assumed-window=TOKENS",
     )
     group.addoption("--project", metavar="DIR", help="score this project only: no engine, no agent")
     group.addoption("--resume", metavar="RUN", help="go on with a run that was stopped: its id, its folder, or `last`")

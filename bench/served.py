@@ -62,7 +62,7 @@ def served(
         cache = prove_cold(engine, segment=number, earlier_salt=earlier_salt, progress=progress)
         # An engine that hangs is found out before the session's own limit would charge it to the subject.
         limits = spec.workload.limits
-        stall_seconds = min(_STALL_SECONDS, limits.session_seconds / 2, limits.no_progress_seconds)
+        half = limits.session_seconds / 2
         with (
             MemorySampler(folder / "memory.jsonl", engine_pid=lambda: engine.pid) as sampler,
             CounterWatch(
@@ -78,7 +78,8 @@ def served(
                 engine.port,
                 api_key=key,
                 engine_process=number,
-                stall_seconds=stall_seconds,
+                stall_seconds=min(_STALL_SECONDS, half, limits.no_progress_seconds),
+                one_piece_stall_seconds=half,
                 on_begin=watch.began,
                 on_end=watch.ended,
                 sockets=private,
@@ -120,7 +121,7 @@ def serve_session(
             home=by.private / "agent",
             exchanges=lambda: by.relay.exchanges(request.label),
             progress_of=lambda: by.relay.progress(request.label),
-            last_answer=lambda: last_answer_text(request.evidence / EXCHANGES_FILE),
+            last_answer=lambda told: last_answer_text(request.evidence / EXCHANGES_FILE, told),
             engine_dead=by.engine.dead,
             profile=by.engine.profile,
             progress=progress,

@@ -39,7 +39,8 @@ class Limits:
     wall_clock_seconds: float
     session_seconds: float
     no_progress_seconds: float
-    """How long a session may go without a new token of the model, or without asking it anything."""
+    """How long a session may go without a new token of the model, or without asking it anything. An answer that is not
+    streamed may take half of `session_seconds`."""
 
     verify_seconds: float
     output_tokens_per_request: int

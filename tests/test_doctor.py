@@ -1,14 +1,18 @@
 """`runcard doctor` as a person runs it: where all is well, where there is no box, and where the box does not hold."""
 
+import contextlib
 import io
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -26,36 +30,35 @@ from bench.spec import REPOSITORY, AgentSpec
 from tests.agents.npm_agents import require_agent
 
 
-def runcard(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "bench.cli", "doctor", *map(str, arguments)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """The program in a folder of its own, without any installed agent: its doctor has two boxes to attack."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("bench", "fixtures/agents", "fixtures/engines"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "hidden").mkdir()
+    return folder
+
+
+def command(folder, *arguments):
+    begin = f"import sys; sys.path.insert(0, {str(folder)!r}); from bench.cli import main; sys.exit(main())"
+    return [sys.executable, "-P", "-c", begin, "doctor", *map(str, arguments)]
 
 
 @pytest.fixture(scope="module")
 def well(tmp_path_factory):
-    """What it finds, as text and as JSON, on a machine where all is well."""
+    """What it finds, as text and as JSON, on a machine where all is well; of the agents, that of two."""
     results = tmp_path_factory.mktemp("doctor") / "results"
-    found = doctor.diagnose(results=results, unsafe=False, progress=lambda text: None)
+    require_agent("pi")
+    found = doctor.diagnose(results=results, unsafe=False, progress=lambda text: None, agents=("builtin", "pi"))
     assert found.exit_code == 0, doctor.as_text(found)
     assert not results.exists(), "it only looks"
     return doctor.as_text(found), json.loads(doctor.as_json(found))
 
 
-def test_every_attack_is_made_on_the_box_of_every_agent_that_is_there(well):
+def test_every_attack_is_made_on_every_box(well):
     _, told = well
-    there = [
-        provision["id"].removeprefix("agent ")
-        for provision in told["machine"]
-        if provision["id"].startswith("agent ") and provision["there"]
-    ]
-    assert "builtin" in there
-    assert [one["title"] for one in told["boxes"]] == [*(f"the box of {name}" for name in there), "the scoring box"]
+    assert [one["title"] for one in told["boxes"]] == ["the box of builtin", "the box of pi", "the scoring box"]
     for one in told["boxes"]:
         assert [trial["id"] for trial in one["trials"]] == list(in_order())
         odd = {trial["id"]: trial["verdict"] for trial in one["trials"] if trial["verdict"] != "held"}
@@ -117,14 +120,17 @@ def test_it_reads_well_at_80_columns(well):
     lines = well[0].splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0] == "This machine"
-    assert lines[-1].startswith("fit for runs: the box (bubblewrap ")
+    assert "fit for runs: the box (bubblewrap " in " ".join(lines[-3:])
+    assert "attacks, " in " ".join(lines[-2:])
+    assert lines[-1].endswith("tried")
     assert "  held      held      read.hidden: list the hidden cases" in well[0]
     assert "\x1b" not in well[0]
 
 
-def test_without_a_box_it_shows_what_comes_through(tmp_path):
-    secret = {**os.environ, "RUNCARD_SECRET": "pearl"}
-    done = runcard("--unsafe-no-sandbox", "--json", "--results", tmp_path, env=secret)
+def test_without_a_box_it_shows_what_comes_through(checkout, tmp_path):
+    secret = {**os.environ, "RUNCARD_SECRET": "pearl", "TMPDIR": str(tmp_path)}
+    asked = command(checkout, "--unsafe-no-sandbox", "--json", "--results", tmp_path)
+    done = subprocess.run(asked, env=secret, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     told = json.loads(done.stdout)
     assert (told["box"], told["exit_code"]) == ("none", 1)
@@ -132,16 +138,62 @@ def test_without_a_box_it_shows_what_comes_through(tmp_path):
         broken = {trial["id"] for trial in one["trials"] if trial["verdict"] == "BROKEN"}
         assert broken >= {
             *("read.repository", "read.hidden", "read.results", "read.harness", "read.decoy", "read.link"),
-            *("env.variables", "env.canary", "env.command-lines", "write.other-run", "write.mounts"),
-            *("net.ports", "net.udp", "net.abstract", "net.named"),
+            *("read.host-name", "env.variables", "env.canary", "env.command-lines", "write.other-run", "write.mounts"),
+            *("write.root", "net.ports", "net.udp", "net.abstract", "net.named"),
             *("process.seen", "process.signal", "process.outlives", "rights.capabilities", "rights.setuid"),
             *("limits.disk", "limits.processes"),
         }
     assert "pearl" not in done.stdout
-    names = ["runcard-daemon", "runcard-bystander"]
-    assert not [
-        name for name in names if subprocess.run(["pgrep", "-f", name], capture_output=True, check=False).stdout
-    ]
+    assert_nothing_is_left(tmp_path)
+
+
+def assert_nothing_is_left(folder):
+    """Of a doctor that worked in it: neither decoys nor a process, which would have its working folder below it."""
+    assert not list(folder.glob("runcard-doctor-*"))
+    left = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.status() != psutil.STATUS_ZOMBIE and process.cwd().startswith(str(folder)):
+                left.append(process)
+    assert not left
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_doctor_that_is_stopped_leaves_nothing(checkout, tmp_path, number):
+    place = {**os.environ, "TMPDIR": str(tmp_path)}
+    asked = command(checkout, "--results", tmp_path)
+    with subprocess.Popen(asked, env=place, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        # Its attacker is there: a box is being attacked.
+        while not list(tmp_path.glob("runcard-doctor-*/attacker/orders.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    if number == signal.SIGKILL:
+        assert len(list(tmp_path.glob("runcard-doctor-*"))) == 1
+        asked = [sys.executable, "-c", "from bench.sandbox.decoy_folder import own_folder as it\nwith it(): pass"]
+        subprocess.run(asked, env=place, cwd=REPOSITORY, check=True)
+        assert not list(tmp_path.glob("runcard-doctor-*"))
+    else:
+        assert process.returncode == 130
+        assert err.decode().splitlines()[-1] == "doctor: stopped before it was done; nothing is left of it"
+        assert_nothing_is_left(tmp_path)
+
+
+def test_a_damaged_profile_is_told_and_the_rest_is_attacked(checkout, tmp_path):
+    profile = checkout / "fixtures" / "agents" / "codex" / "profile.yaml"
+    whole = profile.read_text()
+    profile.write_text("reader: [")
+    try:
+        done = subprocess.run(command(checkout, "--results", tmp_path), capture_output=True, text=True, check=False)
+    finally:
+        profile.write_text(whole)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "agent codex          missing" in done.stdout
+    assert "profile.yaml" in done.stdout
+    assert "fit for runs" in done.stdout
+    assert "(builtin)" in " ".join(done.stdout.split()), "whose box was attacked"
 
 
 def test_a_machine_without_a_box_is_told_and_refused(tmp_path):
@@ -212,9 +264,18 @@ def test_what_is_broken_stands_last_with_the_box_it_is_broken_in():
     assert "  BROKEN    not tried read.hidden: list the hidden cases" in text
     assert "not tried: no such thing here]" in " ".join(text.split())
     assert "  BROKEN  read.hidden in the box of two: it succeeded" in text
-    assert text.splitlines()[-1].startswith("BROKEN: 1 of 2 attacks came through")
+    assert "BROKEN: 1 of 2 attacks came through, 1 not tried; do not trust" in " ".join(text.split())
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_it_is_as_wide_as_it_is_asked_and_a_path_is_broken_at_a_slash():
+    path = "/somewhere" * 20
+    found = doctor.Diagnosis(box=None, refusal="none", machine=(Provision(id="room", there=True, told=path),))
+    narrow, wide = (doctor.as_text(found, width=width).splitlines() for width in (60, 120))
+    assert max(map(len, narrow)) <= 60 < max(map(len, wide)) <= 120
+    assert all(line.endswith(("/", "/somewhere", "missing", "none", "")) for line in narrow[1:])
+    assert sum(line.endswith("somewhere/") for line in narrow) > 3
 
 
 def test_what_no_run_can_work_without_is_exit_code_1_and_the_rest_is_not():

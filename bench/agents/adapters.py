@@ -63,6 +63,9 @@ class AgentCommand:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """What lies in its home before it starts: path relative to the home -> content."""
 
+    executable: frozenset[str] = frozenset()
+    """Those of `files` that are programs."""
+
     keeps: Mapping[str, str] = field(default_factory=dict)
     """What is taken from its home when it has ended: name in the evidence folder -> glob relative to the home."""
 
@@ -95,7 +98,7 @@ class AgentEvents:
     tool_seconds: float | None = None
     """Time during which at least one tool ran; None: the agent does not tell."""
 
-    retries: int | None = 0
+    retries: int | None = None
     """How often the agent says that it asked again after a failure; None: it does not tell."""
 
     unknown: Mapping[str, int] = field(default_factory=dict)

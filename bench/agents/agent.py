@@ -54,7 +54,7 @@ def run_session(
     home: Path,
     exchanges: Callable[[], tuple[ExchangeSummary, ...]],
     progress_of: Callable[[], SessionProgress],
-    last_answer: Callable[[], str],
+    last_answer: Callable[[str], str],
     engine_dead: Callable[[], str | None],
     profile: EngineProfile,
     progress: ProgressSink,
@@ -63,8 +63,8 @@ def run_session(
     """Starts the agent, waits for its end, a limit, the engine's death or a request to stop; then ends the box.
 
     `home` is where the agent's own folder is made anew. `exchanges` gives what the relay saw of this session so far,
-    `progress_of` how its traffic stands, `last_answer` the last whole answer's text. When this returns or raises,
-    nothing that the agent started lives.
+    `progress_of` how its traffic stands, `last_answer` the text of the last whole answer, or of the one that it is told.
+    When this returns or raises, nothing that the agent started lives.
 
     Writes `prompt.md`, `events.jsonl` (standard output), `stderr.txt` and what the adapter keeps of the agent's folder
     into `request.evidence`. Must be called from the main thread. Raises EvidenceError when evidence cannot be written.
@@ -77,7 +77,7 @@ def run_session(
         engine_dead=engine_dead,
         stop_requested=stop_requested,
     )
-    watch = SessionWatch(request, adapter, watched, progress, home=home)
+    watch = SessionWatch(request, adapter, watched, progress, home=home, profile=profile)
     with PipeCopies() as copies:
         boxed = _start(request, command, box, relay, copies)
         try:
@@ -88,7 +88,7 @@ def run_session(
         while copies.open and copies.pump(_SETTLE_SECONDS):
             pass
     seconds = watch.seconds
-    odd = keep(home, command.keeps, request.evidence)
+    odd = [copies.dropped, *keep(home, command.keeps, request.evidence)]
     events = adapter.read_events(request.evidence, request.label.session)
     facts = _facts(request, watched, events, cut_by=cut_by, progress=watch.progress, exit_code=exit_code)
     judgement = judge_session(facts, profile)
@@ -103,7 +103,7 @@ def run_session(
         requests=len(facts.exchanges),
         output_tokens=output_tokens(facts.exchanges),
         tool_calls=events.tool_calls,
-        stream_damage="; ".join(part for part in (copies.dropped, events.damage, *odd) if part) or None,
+        stream_damage="; ".join(part for part in (*odd, events.damage, _unquoted(facts)) if part) or None,
     )
 
 
@@ -123,7 +123,7 @@ def _command(adapter: Adapter, request: SessionRequest, box: Box, relay: RelayAd
         mounted=box.mount_path,
     )
     command = adapter.command(request, place)
-    make_home(home, command.files)
+    make_home(home, command.files, command.executable)
     command = replace(command, mounts=(*command.mounts, own))
     return behind_door(command, box, url, speaks_unix=adapter.speaks_unix)
 
@@ -180,11 +180,22 @@ def _facts(
         requests_limit=request.requests,
         exchanges=seen,
         events=events,
-        answer=watched.last_answer(),
+        answer=watched.last_answer(events.final_text),
         engine_dead=_death(watched.engine_dead, seen),
         exit_code=exit_code,
         last_words=_last_words(request.evidence / STDERR_FILE),
     )
+
+
+def _unquoted(facts: SessionFacts) -> str | None:
+    """What is to be said where the agent tells as its last words what no answer of the engine's says.
+
+    Where its way to end is a tool call, its words are that tool's.
+    """
+    words = facts.events.final_text.split()
+    if not words or facts.events.ended_by_call or facts.events.end != "done" or words == facts.answer.split():
+        return None
+    return "what the agent tells as its last words is no whole answer that passed the relay"
 
 
 def _settled(exchanges: Callable[[], tuple[ExchangeSummary, ...]], at_least: int) -> tuple[ExchangeSummary, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -48,6 +49,13 @@ def _relative(path: str) -> str:
     if not _PLAIN_PATH.fullmatch(path) or ".." in path.split("/"):
         raise ValueError(f"expected a path below the agent's home, got '{path}'")
     return path
+
+
+def _reader(module: str) -> str:
+    known = sorted(path.stem for path in Path(__file__).parent.glob("*_events.py") if path.stem != "pi_events")
+    if module not in known:
+        raise ValueError(f"there is no bench/agents/{module}.py; known: {', '.join(known)}")
+    return module
 
 
 Template = Annotated[str, AfterValidator(_known_words)]
@@ -118,7 +126,7 @@ class AgentProfile(Part):
     noise: list[str] = Field(default_factory=list)
     """Beginnings of lines of its standard output that only repeat what others say."""
 
-    reader: Literal["codex_events", "opencode_events", "mini_events", "claude_events", "qwen_events", "aider_events"]
+    reader: Annotated[str, AfterValidator(_reader)]
     """The module of this folder that reads its standard output and what is kept."""
 
     window_if_unknown: int = Field(gt=0)

@@ -10,13 +10,12 @@ Since an estimate is no count, the claims have none. aider has no tools, and nam
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from bench.agents.adapters import AgentEvents, StreamEnd
 from bench.agents.event_lines import EventLines
-from bench.agents.told import Claims, mapping, name, text
+from bench.agents.told import Claims, UnknownEvents, mapping, text
 
 LOG_FILE = "agent-analytics.jsonl"
 """aider's log of events, in the evidence folder."""
@@ -32,7 +31,7 @@ def read_events(folder: Path, session: int) -> AgentEvents:
     """What a session's log of events says, of any quality."""
     lines = EventLines(folder / LOG_FILE)
     claims = Claims(session)
-    unknown: Counter[str] = Counter()
+    unknown = UnknownEvents()
     end: StreamEnd | None = None
     detail = ""
     for event in lines:
@@ -50,12 +49,12 @@ def read_events(folder: Path, session: int) -> AgentEvents:
                 end = "engine-error" if detail else "done" if done else "agent-error"
                 detail = detail or ("" if done else reason or "not said")
             case kind if kind not in _QUIET:
-                unknown[name(kind) or "without a name"] += 1
+                unknown.note(kind)
     return AgentEvents(
         usage=tuple(claims.made),
         requests=len(claims.made),
         tool_calls=0,
-        compactions=0,
+        compactions=None,
         final_text="",
         end=end,
         end_detail=detail,

@@ -12,7 +12,6 @@ up to the result's, no answer's output is known.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 from bench.agents.adapters import EVENTS_FILE, AgentEvents, StreamEnd
 from bench.agents.event_lines import EventLines
-from bench.agents.told import Claims, added, count, final, mapping, mappings, name, text
+from bench.agents.told import Claims, UnknownEvents, added, count, final, mapping, mappings, name, text
 
 _KNOWN_SYSTEM = (
     "init",
@@ -30,6 +29,7 @@ _KNOWN_SYSTEM = (
     "task_notification",
     "hook_started",
     "hook_response",
+    "retry",  # Qwen Code's: once or twice for a second try, and not for every one, so no number comes of it
 )
 _QUIET = ("stream_event", "tool_progress", "rate_limit_event")
 _API_ERROR = "API Error"
@@ -60,6 +60,7 @@ def read_claude_like(
     errors_begin: str,
     names_responses: bool = True,
     tells_retries: bool = True,
+    tells_compactions: bool = True,
 ) -> AgentEvents:
     """The same for any agent whose stream has this form; `counts` knows what its numbers mean.
 
@@ -74,7 +75,7 @@ def read_claude_like(
         usage=tuple(claims.made),
         requests=len(claims.made),
         tool_calls=reader.tool_calls,
-        compactions=reader.compactions,
+        compactions=reader.compactions if tells_compactions else None,
         final_text=reader.words,
         end=reader.end,
         end_detail=reader.detail,
@@ -109,7 +110,7 @@ class _Reader:
         self.tool_calls = self.compactions = self.retries = 0
         self.words = self.detail = ""
         self.end: StreamEnd | None = None
-        self.unknown: Counter[str] = Counter()
+        self.unknown = UnknownEvents()
         self._counts = counts
         self._errors_begin = errors_begin
         self._answers: list[_Answer] = []
@@ -128,7 +129,7 @@ class _Reader:
             case "system":
                 self._system(event.get("subtype"))
             case kind if kind not in _QUIET:
-                self.unknown[name(kind) or "without a name"] += 1
+                self.unknown.note(kind)
 
     def claims(self, session: int, *, names_responses: bool) -> Claims:
         claims = Claims(session)
@@ -179,7 +180,7 @@ class _Reader:
         elif subtype == "api_retry":
             self.retries += 1
         elif subtype not in _KNOWN_SYSTEM:
-            self.unknown[f"system {name(subtype) or 'without a name'}"] += 1
+            self.unknown.note(subtype, "system ")
 
     def _result(self, event: dict[str, Any]) -> None:
         self._sum = mapping(event.get("usage"))
@@ -189,7 +190,7 @@ class _Reader:
         if event.get("is_error") is not True and subtype in {"success", ""}:
             self.end, self.words = "done", final(said) or self.words
         elif subtype == "error_max_turns":
-            self.end = "limit"
+            self.end, self.detail = "limit", subtype
         else:
             self.detail = error or subtype or "not said"
             self.end = "engine-error" if error.startswith(self._errors_begin) else "agent-error"

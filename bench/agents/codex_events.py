@@ -19,7 +19,7 @@ from typing import Any
 from bench.agents.adapters import EVENTS_FILE, AgentEvents, StreamEnd
 from bench.agents.codex_rollout import Rollout, claim_usage
 from bench.agents.event_lines import EventLines
-from bench.agents.told import count, final, mapping, name, text
+from bench.agents.told import UnknownEvents, count, final, mapping, text
 
 ROLLOUT_FILE = "agent-rollout.jsonl"
 """The session file, in the evidence folder."""
@@ -51,7 +51,7 @@ def read_events(folder: Path, session: int) -> AgentEvents:
         usage=tuple(claims.made),
         requests=len(claims.made),
         tool_calls=max(stream.tool_calls, rollout.tool_calls),  # the stream leaves out calls that were refused
-        compactions=rollout.compactions,
+        compactions=rollout.compactions if rollout.there else None,
         final_text=stream.words,
         end=stream.end,
         end_detail=stream.error,
@@ -72,7 +72,7 @@ class _Stream:
         self.words = self.error = ""
         self.end: StreamEnd | None = None
         self.sums: list[dict[str, Any]] = []
-        self.unknown: Counter[str] = Counter()
+        self.unknown = UnknownEvents()
 
     def read(self, event: dict[str, Any]) -> None:
         match event.get("type"):
@@ -91,7 +91,7 @@ class _Stream:
             case "thread.started" | "item.started" | "item.updated":
                 pass
             case kind:
-                self.unknown[name(kind) or "without a name"] += 1
+                self.unknown.note(kind)
 
     def _item(self, item: dict[str, Any]) -> None:
         kind = item.get("type")
@@ -100,7 +100,7 @@ class _Stream:
         elif kind == "agent_message":
             self.words = final(item.get("text"))
         elif kind not in _WORDS:
-            self.unknown[f"item {name(kind) or 'without a name'}"] += 1
+            self.unknown.note(kind, "item ")
 
 
 def _differences(stream: _Stream, rollout: Rollout) -> tuple[str, ...]:

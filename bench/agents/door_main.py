@@ -16,8 +16,10 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 _PIECE_BYTES = 65_536
+_AGAIN_SECONDS = 0.02
 
 
 def _carry(source: socket.socket, target: socket.socket) -> None:
@@ -59,7 +61,11 @@ def _serve(client: socket.socket, path: str) -> None:
 
 def _accept(listener: socket.socket, path: str) -> None:
     while True:
-        client, _ = listener.accept()
+        try:
+            client, _ = listener.accept()
+        except OSError:  # the client is gone again, or the box has no descriptor left: others may come later
+            time.sleep(_AGAIN_SECONDS)
+            continue
         threading.Thread(target=_serve, args=(client, path), daemon=True).start()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.agents.adapters import AgentEvents, StreamEnd
-from bench.agents.mini_trajectory import FINISHED, claims_of, exit_status, load_trajectory, responses
+from bench.agents.mini_trajectory import FINISHED, asks_once, claims_of, exit_status, load_trajectory, responses
 from bench.agents.told import Claims, count, covered, final, instant, mapping, mappings, text
 
 TRAJECTORY_FILE = "agent-trajectory.json"
@@ -43,6 +43,7 @@ def read_events(folder: Path, session: int) -> AgentEvents:
         end=end,
         end_detail=detail,
         damage=None if damage is None else f"{TRAJECTORY_FILE}: {damage}",
+        retries=0 if asks_once(data) else None,
         tool_seconds=None if damage else covered(_tool_spans(messages)),
         ended_by_call=end == "done",
     )
@@ -56,7 +57,7 @@ def _end(data: dict[str, Any], messages: list[dict[str, Any]], *, failed: bool) 
     if status == FINISHED:
         return "done", ""
     if status in _LIMITS:
-        return "limit", ""
+        return "limit", status
     if status == _LOOP:
         return "agent-error", f"tool-loop: {status}: answers in a row without a call that could be carried out"
     said = text(mapping(messages[-1].get("extra")).get("exception_str")) if messages else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.agents.kept_sessions import KeptSession, SessionFiles, Span, unreadable
-from bench.agents.told import NAME_CHARACTERS, count, instant, name
+from bench.agents.told import NAME_CHARACTERS, count, instant, mapping, name, without
 from bench.records.schema import UsageRecord
 
 FILE_BYTES = 64_000_000
@@ -75,6 +75,12 @@ def exit_status(data: dict[str, Any]) -> str:
     return str(_at(data, "info").get("exit_status") or "")[:NAME_CHARACTERS]
 
 
+def asks_once(data: dict[str, Any]) -> bool:
+    """Whether its settings allow no second try. What they say is all that the file tells of tries."""
+    kwargs = _at(data, "info", "config", "model", "model_kwargs")
+    return all(type(kwargs.get(key)) is int and kwargs[key] == 0 for key in ("max_retries", "num_retries"))
+
+
 def claims_of(answered: list[dict[str, Any]], session: int) -> tuple[UsageRecord, ...]:
     return tuple(_claim(_at(one, "extra", "response"), session, place) for place, one in enumerate(answered))
 
@@ -82,9 +88,12 @@ def claims_of(answered: list[dict[str, Any]], session: int) -> tuple[UsageRecord
 def _claim(response: dict[str, Any], session: int, place: int) -> UsageRecord:
     prompt = count(_at(response, "usage").get("prompt_tokens"))
     cached = count(_at(response, "usage", "prompt_tokens_details").get("cached_tokens"))
-    fresh = prompt - cached if prompt is not None and cached is not None else None
-    if fresh is not None and fresh < 0:
-        fresh = cached = None
+    output = count(_at(response, "usage").get("completion_tokens"))
+    reasoning = count(_at(response, "usage", "completion_tokens_details").get("reasoning_tokens"))
+    if not prompt:  # no prompt is empty: litellm writes zeros where the engine told no usage
+        prompt = cached = None
+        output, reasoning = output or None, reasoning or None
+    fresh = without(prompt, cached)
     choices = response.get("choices")
     first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     return UsageRecord(
@@ -92,9 +101,9 @@ def _claim(response: dict[str, Any], session: int, place: int) -> UsageRecord:
         index=place,
         response_id=name(response.get("id")),
         input_tokens=fresh,
-        cached_tokens=cached,
-        output_tokens=count(_at(response, "usage").get("completion_tokens")),
-        reasoning_tokens=count(_at(response, "usage", "completion_tokens_details").get("reasoning_tokens")),
+        cached_tokens=None if fresh is None else cached,
+        output_tokens=output,
+        reasoning_tokens=reasoning,
         stop_reason=name(first.get("finish_reason")),
         error=None,
     )
@@ -114,8 +123,8 @@ def _model(answer: dict[str, Any]) -> Any:
 def _at(value: Any, *keys: str) -> dict[str, Any]:
     """The mapping below a path of keys, empty where there is none."""
     for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
+        value = mapping(value).get(key)
+    return mapping(value)
 
 
 FILES = SessionFiles(patterns=("*.json",), read=read_trajectory)

@@ -11,13 +11,23 @@ stand for both nothing and not told. No event names a response, a compaction or 
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from bench.agents.adapters import EVENTS_FILE, AgentEvents, StreamEnd
 from bench.agents.event_lines import EventLines
-from bench.agents.told import Claims, added, count, covered, final, from_milliseconds, mapping, name, text
+from bench.agents.told import (
+    Claims,
+    UnknownEvents,
+    added,
+    count,
+    covered,
+    final,
+    from_milliseconds,
+    mapping,
+    name,
+    text,
+)
 
 _UNUSABLE = "invalid"
 """The tool that opencode puts in place of a call that names none there is, or whose arguments cannot be read."""
@@ -55,7 +65,7 @@ class _Reader:
         self.tool_calls = self.unusable_turns = 0
         self.spans: list[tuple[float, float]] = []
         self.texts: list[str] = []
-        self.unknown: Counter[str] = Counter()
+        self.unknown = UnknownEvents()
         self._calls = self._unusable = 0
         """Of the step that is under way."""
 
@@ -83,7 +93,7 @@ class _Reader:
                 self._error = f"{text(error.get('name')) or 'error'}: {said}"
                 self.claims.add(error=self._error)
             case kind:
-                self.unknown[name(kind) or "without a name"] += 1
+                self.unknown.note(kind)
 
     def end(self) -> tuple[StreamEnd | None, str]:
         """It has no event for its own end: a last step that asked for no tools is the end, and so is an error."""

@@ -28,6 +28,24 @@ from bench.spec import AgentSpec
 SAMPLING: Mapping[str, float | int] = {"temperature": 0.6, "top_p": 0.95, "seed": 1}
 """Sent with every request unless `--sampling` says otherwise; an engine's own defaults would differ from engine to engine."""
 
+_NOT_SAMPLING = frozenset(
+    (
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "store",
+        "n",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_tokens",
+        "max_completion_tokens",
+        "reasoning_effort",
+    )
+)
+"""What a request says besides: Pi would write `--sampling` over it, and over a limit of the run."""
+
 _PACKAGE = InstalledPackage(agent="pi", package="@earendil-works/pi-coding-agent", program="dist/bundle/cli.js")
 _INSIDE = "/tools/pi/node_modules"
 _OPTIONS = "--thinking=LEVEL, --sampling=NAME=NUMBER, --assumed-window=TOKENS and --skill=DIR"
@@ -91,7 +109,7 @@ class PiAgent:
 
     def probe(self, place: Place) -> AgentCommand:
         return AgentCommand(
-            argv=("node", *self._program(place), "--version"), mounts=self._mounts(), env=_environment(place)
+            argv=("node", *self._program(place), "--version"), mounts=(_package_mount(),), env=_environment(place)
         )
 
     def command(self, request: SessionRequest, place: Place) -> AgentCommand:
@@ -99,7 +117,7 @@ class PiAgent:
         name = " ".join(part for part in (f"{label.session:03d}", label.role, label.task) if part)
         window = request.context_window or self._options.assumed_window
         kept = f"sessions/session-{label.session:03d}.jsonl"
-        skills = (word for skill in self._skills for word in ("--skill", place.mounted(_skill_mount(skill))))
+        skills = (word for skill in self._skills for word in ("--skill", f"{place.home}/{_skill_place(skill)}"))
         argv = (
             *("node", *self._program(place), "--mode", "json", *_QUIET, *skills),
             *("--provider", "local", "--model", request.model, "--thinking", self._options.thinking),
@@ -107,7 +125,7 @@ class PiAgent:
         )
         return AgentCommand(
             argv=argv,
-            mounts=self._mounts(),
+            mounts=(_package_mount(),),
             env=_environment(place),
             stdin=request.prompt.encode("utf-8", "replace"),
             files={
@@ -117,7 +135,15 @@ class PiAgent:
                 "config/settings.json": _json(settings_json(request, window=window)),
                 "sessions/.keep": b"",
                 "home/.keep": b"",
+                **{
+                    f"{_skill_place(skill)}/{name}": text
+                    for skill in self._skills
+                    for name, text in skill.files.items()
+                },
             },
+            executable=frozenset(
+                f"{_skill_place(skill)}/{name}" for skill in self._skills for name in skill.executable
+            ),
             keeps={SESSION_FILE: kept},
             noise=NOISE,
         )
@@ -127,9 +153,6 @@ class PiAgent:
 
     def _program(self, place: Place) -> tuple[str, ...]:
         return (f"{place.mounted(_package_mount())}/{_PACKAGE.program_path}",)
-
-    def _mounts(self) -> tuple[Mount, ...]:
-        return (_package_mount(), *(_skill_mount(skill) for skill in self._skills))
 
 
 def open_agent(spec: AgentSpec) -> PiAgent:
@@ -161,6 +184,10 @@ def _sampling(text: str) -> tuple[str, float | int]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, got '{text}'")
+    if name in _NOT_SAMPLING:
+        raise argparse.ArgumentTypeError(
+            f"'{name}' is no sampling; output is limited by --limit output_tokens_per_request=N"
+        )
     try:
         number = json.loads(value)
     except ValueError:
@@ -192,8 +219,9 @@ def _package_mount() -> Mount:
     return Mount(source=_PACKAGE.modules, target=_INSIDE)
 
 
-def _skill_mount(skill: Skill) -> Mount:
-    return Mount(source=skill.folder, target=f"/tools/skills/{skill.identity.name}")
+def _skill_place(skill: Skill) -> str:
+    """Relative to the agent's home."""
+    return f"skills/{skill.identity.name}"
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

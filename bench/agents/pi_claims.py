@@ -12,12 +12,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from bench.agents.told import count, final, mapping, mappings, name, text
 from bench.records.schema import UsageRecord
 
 FAILED = ("error", "aborted")
-TEXT_CHARACTERS = 4_000
-_TOKENS_MAX = 10**9
-_NAME_CHARACTERS = 200
 _NO_SUCH_TOOL = re.compile(r"Tool .{1,200} not found")
 
 
@@ -66,13 +64,12 @@ class PiClaims:
             self._unusable += message.get("isError") is True and bool(_NO_SUCH_TOOL.match(_said(message)))
         if message.get("role") != "assistant":
             return False
-        content = message.get("content")
-        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        parts = mappings(message.get("content"))
         calls = [part for part in parts if part.get("type") == "toolCall"]
         self.tool_calls += len(calls)
         self._turns = self.unusable_turns
         self._calls, self._unusable = len(calls), sum("argumentsError" in call for call in calls)
-        self.text = "\n".join(text(part.get("text"), None) for part in parts if part.get("type") == "text")
+        self.text = final("\n".join(final(part.get("text")) for part in parts if part.get("type") == "text"))
         thought = any(part.get("type") == "thinking" and part.get("thinking") for part in parts)
         self.stop = name(message.get("stopReason"))
         failed = self.stop in FAILED
@@ -130,20 +127,3 @@ def _said(message: dict[str, Any]) -> str:
     content = message.get("content")
     parts = content if isinstance(content, list) else [content]
     return next((text(mapping(part).get("text")) for part in parts), "")
-
-
-def count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def name(value: Any) -> str | None:
-    return text(value)[:_NAME_CHARACTERS] or None
-
-
-def text(value: Any, most: int | None = TEXT_CHARACTERS) -> str:
-    """A string, its beginning where it is long, always encodable; empty when it is none."""
-    return value[:most].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

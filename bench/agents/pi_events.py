@@ -1,7 +1,7 @@
 """Reads Pi's event stream (`--mode json`; docs/json.md of 1.6.0; seen from its versions 0.73 and 1.6), and holds its session file against it.
 
 Of the events that it prints these count: `message_end` with an assistant's message (its usage, stop reason, response
-id), `tool_execution_end`, `compaction_end` (with a result and its usage, or why there is none), `entry_appended` where
+id) or a tool's result (how long it ran), `compaction_end` (with a result and its usage, or why there is none), `entry_appended` where
 the entry is a model call beside the conversation, `auto_retry_start`, `summarization_retry_scheduled`, `agent_end`
 (0.73, where no retry follows) and `agent_settled` (1.6: the true end). Its exit code is 0 in JSON mode whatever
 happened.
@@ -9,14 +9,14 @@ happened.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from bench.agents.adapters import EVENTS_FILE, AgentEvents, StreamEnd
 from bench.agents.event_lines import EventLines
-from bench.agents.pi_claims import PiClaims, mapping, name, text
+from bench.agents.pi_claims import PiClaims
 from bench.agents.pi_sessions import read_pi_session
+from bench.agents.told import UnknownEvents, covered, from_milliseconds, mapping, name, seconds_of, text
 
 SESSION_FILE = "agent-session.jsonl"
 """Pi's own session file, in the evidence folder."""
@@ -37,13 +37,11 @@ NOISE = tuple(
 _KNOWN = frozenset(
     {
         "session", "agent_start", "turn_start", "turn_end", "message_start", "message_update", "tool_execution_start",
-        "tool_execution_update", "compaction_start", "auto_retry_end", "summarization_retry_attempt_start",
+        "tool_execution_update", "tool_execution_end", "compaction_start", "auto_retry_end", "summarization_retry_attempt_start",
         "summarization_retry_finished", "queue_update", "session_info_changed", "thinking_level_changed",
     }
 )  # fmt: skip
 """Events that say nothing which is counted here."""
-
-_SECONDS_MAX = 604_800.0
 
 
 def read_pi_events(folder: Path, session: int) -> AgentEvents:
@@ -79,14 +77,20 @@ class _Reader:
     def __init__(self, session: int) -> None:
         self.told = PiClaims(session)
         self.compactions = self.retries = 0
-        self.tool_seconds = 0.0
         self.after_answer = 0
         """Compactions since the last message."""
 
-        self.unknown: Counter[str] = Counter()
+        self.unknown = UnknownEvents()
+        self._tools: list[tuple[float, float]] = []
+        self._untimed_tools = False
         self._settled = self._aborted = False
         self._failed_compactions = 0
         self._compaction_error = ""
+
+    @property
+    def tool_seconds(self) -> float | None:
+        """Tools of one answer run beside each other, so their times are joined, not added; 0.73 tells none."""
+        return None if self._untimed_tools else covered(self._tools)
 
     @property
     def failed_compactions_said(self) -> str | None:
@@ -101,10 +105,10 @@ class _Reader:
     def read(self, event: dict[str, Any]) -> None:
         match event.get("type"):
             case "message_end":
-                self.told.message(mapping(event.get("message")))
+                message = mapping(event.get("message"))
+                self.told.message(message)
+                self._tool(message)
                 self.after_answer = 0
-            case "tool_execution_end":
-                self.tool_seconds += _seconds(event.get("durationMs"))
             case "compaction_end":
                 self._compaction(event)
             case "entry_appended":
@@ -118,7 +122,17 @@ class _Reader:
             case "agent_settled":
                 self._settled, self._aborted = True, event.get("aborted") is True
             case kind if not isinstance(kind, str) or kind not in _KNOWN:
-                self.unknown[name(kind) or "without a name"] += 1
+                self.unknown.note(kind)
+
+    def _tool(self, message: dict[str, Any]) -> None:
+        """When a tool ran: its result's instant is its end, or that of the longest that ran beside it."""
+        if message.get("role") != "toolResult":
+            return
+        at, lasted = from_milliseconds(message.get("timestamp")), message.get("durationMs")
+        if at is not None and lasted is not None:
+            self._tools.append((at - (seconds_of(lasted) or 0.0), at))
+        elif message.get("isError") is not True:  # one that did not run has no duration
+            self._untimed_tools = True
 
     def _compaction(self, event: dict[str, Any]) -> None:
         self.after_answer += 1
@@ -161,8 +175,3 @@ def _differences(path: Path, session: int, reader: _Reader) -> tuple[str, ...]:
     if kept.compactions != reader.compactions:
         said.append(f"Pi's session file holds {kept.compactions} compactions, its event stream {reader.compactions}")
     return tuple(said)
-
-
-def _seconds(milliseconds: Any) -> float:
-    known = type(milliseconds) in {int, float} and 0 <= milliseconds <= _SECONDS_MAX * 1000
-    return milliseconds / 1000 if known else 0.0

@@ -14,7 +14,8 @@ from typing import Any
 
 from bench.agents.event_lines import EventLines
 from bench.agents.kept_sessions import KeptSession, SessionFiles, Span, unreadable
-from bench.agents.pi_claims import FAILED, PiClaims, count, mapping, name
+from bench.agents.pi_claims import FAILED, PiClaims
+from bench.agents.told import count, from_milliseconds, mapping, name
 
 FORMAT = 3
 
@@ -93,8 +94,8 @@ class _Reader:
 
 def _span(message: dict[str, Any], at: float | None) -> Span | None:
     """From the request's beginning, which a message's own instant is, to the answer's end."""
-    begun, lasted = message.get("timestamp"), count(message.get("durationMs"))
-    begin = begun / 1000 if type(begun) is int and 0 < begun < 10**14 else at
+    begun, lasted = from_milliseconds(message.get("timestamp")), count(message.get("durationMs"))
+    begin = at if begun is None else begun
     if begin is None:
         return None
     end = begin + lasted / 1000 if lasted is not None else at

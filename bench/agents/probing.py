@@ -40,7 +40,7 @@ def probe(
     command = adapter.probe(place)
     if command is None:
         return adapter.version
-    make_home(home, command.files)
+    make_home(home, command.files, command.executable)
     command = replace(command, mounts=(*command.mounts, own))
     seen = _run(command, box, relay, seconds)
     if seen.code == 0 and adapter.version in seen.out.split():

@@ -2,6 +2,8 @@
 
 `input_tokens` INCLUDES `cache_read_input_tokens`; reasoning is part of `output_tokens` and not told apart. An answer comes as
 one event for each of its blocks, and only the last tells its usage; the others are all zeros. The ids of its messages are its own.
+Its session file does tell reasoning, but as an estimate from the text where the engine told none, and nothing says which it is:
+the file is not kept. Of second tries it tells those after an answer that broke off or was empty, each once or twice.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ _API_ERROR = "[API Error"
 def read_events(folder: Path, session: int) -> AgentEvents:
     """What a session's event stream says, of any quality."""
     return read_claude_like(
-        folder, session, qwen_counts, errors_begin=_API_ERROR, names_responses=False, tells_retries=False
+        folder,
+        session,
+        qwen_counts,
+        errors_begin=_API_ERROR,
+        names_responses=False,
+        tells_retries=False,
+        tells_compactions=False,
     )
 
 

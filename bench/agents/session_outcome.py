@@ -6,11 +6,21 @@ does its word alone: *done* needs an answer that came whole, asked for nothing m
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from bench.agents.adapters import AgentEvents
+from bench.agents.failed_exchanges import (
+    ASKS_FOR_TOOLS,
+    ENGINES_FAULT,
+    broke_off,
+    dropped,
+    engine_kind,
+    failing_last,
+    in_order,
+    last_failed,
+    nobody_asked_for,
+)
 from bench.contracts import ExchangeSummary, Outcome, SessionProgress
 from bench.engine_profile import EngineProfile
 
@@ -27,31 +37,11 @@ CutBy = Literal[
     "asked",
 ]
 
-FAILURES_IN_A_ROW = 8
-"""So many exchanges in a row without one whole answer end an agent that asks again and again, some of them for ever."""
-
 UNUSABLE_IN_A_ROW = 8
 """So many answers in a row whose tool calls nobody could carry out end a session: it goes round in circles."""
 
-_TRANSPORT = re.compile(r"(refused|reset|closed|truncated|stalled|malformed): ")
-"""How the relay's own sentences about a broken exchange begin."""
-
-_KINDS = {"closed": "reset", "stalled": "stall"}
-"""Where the kind is not the sentence's first word."""
-
-_ENGINES_FAULT = {"http-408", "http-425", "http-429"}
-"""Statuses below 500 that speak of the engine's state, not of the request."""
-
-_ENGINES_STATE = {*_ENGINES_FAULT, "http-502", "http-503", "http-504", "http-529"}
-"""Refusals that no request brings about by what it asks."""
-
-_BY_AGENT = "aborted: "
-"""How its sentence begins where the agent hung up."""
-
 _CUT_SHORT = {"length", "max_tokens", "incomplete"}
 """Finish reasons of an answer that reached its output limit: chat and completions, messages, responses."""
-
-_ASKS_FOR_TOOLS = {"tool_calls", "function_call", "tool_use"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +77,9 @@ def output_tokens(exchanges: tuple[ExchangeSummary, ...]) -> int:
     return sum(exchange.output_tokens or 0 for exchange in exchanges)
 
 
-def failures_in_a_row(exchanges: tuple[ExchangeSummary, ...]) -> int:
-    """How many of the exchanges that ended last failed, one after the other; one that the agent broke off is no failure."""
-    return len(_failed_last(exchanges))
-
-
 def ended_broken(exchanges: tuple[ExchangeSummary, ...]) -> bool:
     """Whether the connection of the exchange that ended last failed."""
-    return bool(exchanges) and _broke_off(_in_order(exchanges)[-1])
+    return bool(exchanges) and broke_off(in_order(exchanges)[-1])
 
 
 def judge_session(facts: SessionFacts, profile: EngineProfile) -> Judgement:
@@ -110,8 +95,8 @@ def judge_session(facts: SessionFacts, profile: EngineProfile) -> Judgement:
     if facts.cut_by == "failures":
         return _failed_again_and_again(facts, profile)
     if facts.cut_by is not None:
-        return _judge_limit(facts)
-    if last is not None and last.error is not None and (facts.events.end == "engine-error" or _broke_off(last)):
+        return _failed_up_to_limit(facts, profile) or _judge_limit(facts)
+    if last is not None and last.error is not None and (facts.events.end == "engine-error" or broke_off(last)):
         return _failed_request(last, profile)
     if (last is not None and last.finish_reason in _CUT_SHORT) or facts.events.end == "length":
         return Judgement(outcome="limit", kind="output-tokens", reason="an answer was cut at its output limit")
@@ -119,8 +104,8 @@ def judge_session(facts: SessionFacts, profile: EngineProfile) -> Judgement:
 
 
 def _judge_limit(facts: SessionFacts) -> Judgement:
-    """A limit ended the agent, ours or its own for requests."""
-    if facts.events.unusable_turns >= UNUSABLE_IN_A_ROW or facts.cut_by == "tool-loop":
+    """A limit of ours ended the agent; for requests the agent may know it, too, and keep to it."""
+    if _goes_round(facts):
         said = f"{facts.events.unusable_turns} answers in a row called no tool that there is with arguments that can be read"
         return Judgement(outcome="agent-error", kind="tool-loop", reason=said)
     if facts.cut_by == "seconds":
@@ -148,7 +133,7 @@ def _judge_agent(facts: SessionFacts, last: ExchangeSummary | None) -> Judgement
         words = f": {facts.last_words}" if facts.last_words else ""
         return Judgement(outcome="agent-error", kind="crash" if facts.exit_code else "no-end", reason=how + words)
     if events.end == "limit":
-        return _judge_limit(facts)
+        return _own_limit(facts)
     if events.end == "agent-error":
         kind = "tool-loop" if events.end_detail.startswith("tool-loop") else "crash"
         return Judgement(outcome="agent-error", kind=kind, reason=events.end_detail)
@@ -162,7 +147,7 @@ def _judge_agent(facts: SessionFacts, last: ExchangeSummary | None) -> Judgement
         return Judgement(outcome="agent-error", kind="no-end", reason=said)
     if events.ended_by_call:
         return Judgement(outcome="done")
-    if last.finish_reason in _ASKS_FOR_TOOLS:
+    if last.finish_reason in ASKS_FOR_TOOLS:
         said = "the agent says that it is done, but the last answer asked for tools"
         return Judgement(outcome="agent-error", kind="no-end", reason=said)
     if not facts.answer.strip():
@@ -170,10 +155,22 @@ def _judge_agent(facts: SessionFacts, last: ExchangeSummary | None) -> Judgement
     return Judgement(outcome="done")
 
 
+def _own_limit(facts: SessionFacts) -> Judgement:
+    """The agent says that it ended at a limit."""
+    if _goes_round(facts) or len(facts.exchanges) >= facts.requests_limit:
+        return _judge_limit(facts)
+    said = facts.events.end_detail or "it does not say which"
+    return Judgement(outcome="limit", kind="agent-limit", reason=f"the agent ended at a limit of its own: {said}")
+
+
+def _goes_round(facts: SessionFacts) -> bool:
+    return facts.cut_by == "tool-loop" or facts.events.unusable_turns >= UNUSABLE_IN_A_ROW
+
+
 def _stalled(facts: SessionFacts) -> Judgement:
     """In the words in which the relay tells of an engine that sends nothing at all."""
     idle = facts.progress.idle_seconds if facts.progress else 0.0
-    cut = [one for one in facts.exchanges if _dropped(one)]
+    cut = [one for one in facts.exchanges if dropped(one)]
     place = f"request {cut[-1].index}: " if cut else ""
     return Judgement(
         outcome="engine-error", kind="stall", reason=f"{place}stalled: the engine gave no token for {idle:,.1f} s"
@@ -181,19 +178,37 @@ def _stalled(facts: SessionFacts) -> Judgement:
 
 
 def _failed_again_and_again(facts: SessionFacts, profile: EngineProfile) -> Judgement:
-    """The agent asked on and on and got no whole answer.
+    """The agent asked on and on and got no answer that it could go on with.
 
-    As for one refusal, the relay's word is enough only for what no request brings about; for the rest the agent must
-    have told of it. One that keeps its failures to itself is charged with them.
+    As for one refusal, the relay's word is enough only for what no request brings about, and for a prompt that is too
+    long, which costs an attempt in any case; for the rest the agent must have told of it. One that keeps its failures
+    to itself is charged with them.
     """
-    failed = _failed_last(facts.exchanges)
+    failed = failing_last(facts.exchanges, profile)
     once = _failed_request(failed[-1], profile)
-    said = f"{len(failed)} requests in a row failed, the last one: {once.reason}"
+    said = f"{len(failed)} requests failed and nothing got on between them, the last one: {once.reason}"
     told = facts.events.end == "engine-error" or (facts.events.retries or 0) > 0
-    states = all(_broke_off(one) or _engine_kind(one, profile) in _ENGINES_STATE for one in failed)
-    if once.outcome == "engine-error" and not told and not states:
+    enough = nobody_asked_for(failed, profile) or once.kind == "context"
+    if once.outcome == "engine-error" and not told and not enough:
         return Judgement(outcome="agent-error", kind=once.kind, reason=f"{said}; the agent tells of none")
     return Judgement(outcome=once.outcome, kind=once.kind, reason=said)
+
+
+def _failed_up_to_limit(facts: SessionFacts, profile: EngineProfile) -> Judgement | None:
+    """The engine's failures that the agent was still busy with when a limit of time or requests came; None: there are none.
+
+    Who says so is the same as in `_failed_again_and_again`, but that a second try is no witness here: it may be from
+    the session's beginning. And one failure alone, of which the agent says nothing, does not explain the time.
+    """
+    failed = failing_last(facts.exchanges, profile)
+    if not failed or _goes_round(facts) or facts.cut_by not in ("seconds", "requests", "no-progress"):
+        return None
+    once = _failed_request(failed[-1], profile)
+    enough = len(failed) > 1 and (nobody_asked_for(failed, profile) or once.kind == "context")
+    if once.outcome != "engine-error" or not (enough or facts.events.end == "engine-error"):
+        return None
+    limit = _judge_limit(facts).reason
+    return Judgement(outcome="engine-error", kind=once.kind, reason=f"{limit}; what came last: {once.reason}")
 
 
 def _failed_request(last: ExchangeSummary, profile: EngineProfile) -> Judgement:
@@ -202,63 +217,26 @@ def _failed_request(last: ExchangeSummary, profile: EngineProfile) -> Judgement:
     A refusal alone is not enough: anything in the box may ask for one, and an engine error is never charged. A request
     that the engine calls wrong (4xx) is the agent's fault, unless it speaks of memory or of the window.
     """
-    kind = _engine_kind(last, profile)
+    kind = engine_kind(last, profile)
     said = f"request {last.index}: {last.error}"
-    if kind.startswith("http-4") and kind not in _ENGINES_FAULT:
+    if kind.startswith("http-4") and kind not in ENGINES_FAULT:
         return Judgement(outcome="agent-error", kind=kind, reason=said)
     return Judgement(outcome="engine-error", kind=kind, reason=said)
-
-
-def _broke_off(exchange: ExchangeSummary) -> bool:
-    """Whether the relay saw the connection itself fail, which no request of the box's can bring about."""
-    return _TRANSPORT.match(exchange.error or "") is not None
-
-
-def _in_order(exchanges: tuple[ExchangeSummary, ...]) -> list[ExchangeSummary]:
-    """As they ended."""
-    return sorted(exchanges, key=lambda exchange: (exchange.ended_at, exchange.index))
 
 
 def _last_meant(facts: SessionFacts) -> ExchangeSummary | None:
     """The exchange that the session ended with.
 
     An agent that is done may drop what it asked beside its work (a title), which is then the last one to end; and it
-    may fail to sum up its history after its last answer, which takes nothing from that answer.
+    may fail to sum up its history after its last answer, which takes nothing from that answer. One that ends because
+    the engine failed may have the answer to such a request on the side after the failure.
     """
-    order = _in_order(facts.exchanges)
+    order = in_order(facts.exchanges)
+    if facts.events.end == "engine-error" and (failed := last_failed(facts.exchanges)) is not None:
+        return failed
     if facts.events.end == "done":
-        order = [one for one in order if not _dropped(one)] or order
+        order = [one for one in order if not dropped(one)] or order
         for _ in range(facts.events.after_answer):
             if len(order) > 1 and (order[-1].error is not None or order[-1].finish_reason in _CUT_SHORT):
                 order.pop()
     return order[-1] if order else None
-
-
-def _dropped(exchange: ExchangeSummary) -> bool:
-    """Whether the agent hung up."""
-    return (exchange.error or "").startswith(_BY_AGENT)
-
-
-def _failed_last(exchanges: tuple[ExchangeSummary, ...]) -> list[ExchangeSummary]:
-    """The exchanges that ended last and failed, as they ended."""
-    failed: list[ExchangeSummary] = []
-    for exchange in reversed(_in_order(exchanges)):
-        if exchange.error is None or _dropped(exchange):
-            break
-        failed.insert(0, exchange)
-    return failed
-
-
-def _engine_kind(exchange: ExchangeSummary, profile: EngineProfile) -> str:
-    said = exchange.error or ""
-    if any(re.search(pattern, said) for pattern in profile.memory_errors):
-        return "memory"
-    if any(re.search(pattern, said) for pattern in profile.context_errors):
-        return "context"
-    if exchange.status is not None and exchange.status >= 400:
-        return f"http-{exchange.status}"
-    if broken := _TRANSPORT.match(said):
-        return _KINDS.get(broken[1], broken[1])
-    if exchange.status is None or _dropped(exchange):
-        return "truncated"
-    return f"http-{exchange.status}"  # an error inside an answer that began well

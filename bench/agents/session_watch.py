@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.agents.adapters import EVENTS_FILE, Adapter
+from bench.agents.failed_exchanges import FAILURES_IN_A_ROW, failing_last
 from bench.agents.pipe_copy import PipeCopies
 from bench.agents.project_weight import outgrown
-from bench.agents.session_outcome import FAILURES_IN_A_ROW, UNUSABLE_IN_A_ROW, CutBy, failures_in_a_row, output_tokens
+from bench.agents.session_outcome import UNUSABLE_IN_A_ROW, CutBy, output_tokens
 from bench.contracts import BoxedProcess, ExchangeSummary, Progress, ProgressSink, SessionProgress, SessionRequest
+from bench.engine_profile import EngineProfile
 
 _TICK_SECONDS = 0.1
 _PROGRESS_SECONDS = 0.5
@@ -32,7 +34,7 @@ class Watched:
 
     exchanges: Callable[[], tuple[ExchangeSummary, ...]]
     progress_of: Callable[[], SessionProgress]
-    last_answer: Callable[[], str]
+    last_answer: Callable[[str], str]
     engine_dead: Callable[[], str | None]
     stop_requested: Callable[[], bool]
 
@@ -40,11 +42,19 @@ class Watched:
 class SessionWatch:
     """Watches one session, from the instant at which it is made. `sink` gets a line now and then.
 
-    `home`: the agent's own folder, which it could fill as well as the project.
+    `home`: the agent's own folder, which it could fill as well as the project. `profile`: of the engine, which words
+    its errors.
     """
 
     def __init__(
-        self, request: SessionRequest, adapter: Adapter, watched: Watched, sink: ProgressSink, *, home: Path
+        self,
+        request: SessionRequest,
+        adapter: Adapter,
+        watched: Watched,
+        sink: ProgressSink,
+        *,
+        home: Path,
+        profile: EngineProfile,
     ) -> None:
         self.started_at = time.time()
         self.progress: SessionProgress | None = None
@@ -52,6 +62,7 @@ class SessionWatch:
 
         self._request = request
         self._home = home
+        self._profile = profile
         self._adapter = adapter
         self._watched = watched
         self._sink = sink
@@ -93,10 +104,12 @@ class SessionWatch:
             return "asked"
         if now - self._started >= self._request.seconds:
             # Half the session's time is stall enough, however long an engine may be silent otherwise.
-            return "stall" if self._waits(self._request.seconds / 2) else "seconds"
+            progress = self.progress = self._watched.progress_of()
+            stalled = _owes(progress) and progress.idle_seconds >= self._request.seconds / 2
+            return "stall" if stalled else "seconds"
         if cut := self._without_progress():
             return cut
-        if failures_in_a_row(seen) >= FAILURES_IN_A_ROW:
+        if len(failing_last(seen, self._profile)) >= FAILURES_IN_A_ROW:
             return "failures"
         if len(seen) > self._request.requests:
             return "requests"
@@ -110,16 +123,16 @@ class SessionWatch:
         return None
 
     def _without_progress(self) -> CutBy | None:
-        """Whose silence it is, where there was no progress for too long."""
-        if self._waits(self._request.no_progress_seconds):
-            return "stall"
-        idle = self.progress.idle_seconds if self.progress else 0.0
-        return "no-progress" if idle >= self._request.no_progress_seconds else None
+        """Whose silence it is, where there was no progress for too long.
 
-    def _waits(self, seconds: float) -> bool:
-        """Whether the agent has waited for so long for an engine that gives nothing."""
-        self.progress = self._watched.progress_of()
-        return self.progress.underway > 0 and not self.progress.held_back and self.progress.idle_seconds >= seconds
+        An answer in one piece may take as long as half of the session: nobody sees before its end whether it comes.
+        """
+        progress = self.progress = self._watched.progress_of()
+        if progress.idle_seconds < self._request.no_progress_seconds:
+            return None
+        if not _owes(progress):
+            return "no-progress"
+        return None if progress.in_one_piece else "stall"
 
     def _goes_round(self, exchanges: int) -> bool:
         """Whether the agent tells of too many unusable answers; looks again when there can be so many."""
@@ -136,6 +149,11 @@ class SessionWatch:
         rate = f", {tokens / elapsed:.1f} tok/s" if tokens and elapsed > 0 else ""
         name = " ".join(part for part in (f"session {label.session:03d}", label.role, label.task) if part)
         return f"{name}: {elapsed:.0f} s, {len(seen)} requests, {tokens:,} output tokens{rate}"
+
+
+def _owes(progress: SessionProgress) -> bool:
+    """Whether the agent waits for the engine, and takes what it gives."""
+    return progress.underway > 0 and not progress.held_back
 
 
 def _ended(process: subprocess.Popen[bytes], copies: PipeCopies) -> bool:

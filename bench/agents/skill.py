@@ -1,4 +1,7 @@
-"""A skill that an agent is given: a folder with SKILL.md, which says its name and what it is for."""
+"""A skill that an agent is given: a folder with SKILL.md, which says its name and what it is for.
+
+It is read once, whole: what every session gets is what the digest is of, whatever happens to the folder meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +17,7 @@ from typing import Any, NoReturn
 import yaml
 
 from bench.errors import UsageError
+from bench.spec import REPOSITORY
 
 FILES = 2_000
 BYTES = 50_000_000
@@ -37,8 +42,12 @@ class SkillIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Skill:
-    folder: Path
     identity: SkillIdentity
+    files: Mapping[str, bytes]
+    """Path relative to the skill's folder -> content."""
+
+    executable: frozenset[str]
+    """Those of the files that a person made executable."""
 
 
 def read_skill(folder: Path) -> Skill:
@@ -47,12 +56,16 @@ def read_skill(folder: Path) -> Skill:
     page = place / "SKILL.md"
     if not place.is_dir():
         raise UsageError(f"--skill {folder}: there is no such folder")
-    files = _files(place)
-    if page not in files:
+    hidden = (REPOSITORY / "hidden").resolve()
+    if place.is_relative_to(hidden) or hidden.is_relative_to(place):
+        raise UsageError(f"--skill {folder}: no agent is shown hidden cases")
+    paths = _files(place)
+    if page not in paths:
         raise UsageError(f"--skill {folder}: there is no SKILL.md in it")
     try:
-        digest = _digest(place, files)
-        front = _front_matter(page.read_text(encoding="utf-8"), page)
+        files = {str(path.relative_to(place)): path.read_bytes() for path in paths}
+        executable = frozenset(str(path.relative_to(place)) for path in paths if path.stat().st_mode & stat.S_IXUSR)
+        front = _front_matter(files["SKILL.md"].decode("utf-8"), page)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--skill {folder}: it cannot be read ({error})") from error
     name, about = front.get("name"), front.get("description")
@@ -68,7 +81,8 @@ def read_skill(folder: Path) -> Skill:
     metadata = front.get("metadata")
     version = front.get("version", metadata.get("version") if isinstance(metadata, dict) else None)
     told = None if version is None else str(version)[:100].encode("utf-8", "replace").decode()
-    return Skill(folder=place, identity=SkillIdentity(name=name, version=told, sha256=digest))
+    identity = SkillIdentity(name=name, version=told, sha256=_digest(files))
+    return Skill(identity=identity, files=files, executable=executable)
 
 
 def _front_matter(text: str, page: Path) -> dict[str, Any]:
@@ -84,11 +98,10 @@ def _front_matter(text: str, page: Path) -> dict[str, Any]:
     return front
 
 
-def _digest(folder: Path, files: tuple[Path, ...]) -> str:
+def _digest(files: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for path in files:
-        content = path.read_bytes()
-        name = os.fsencode(path.relative_to(folder))
+    for relative, content in files.items():
+        name = os.fsencode(relative)
         digest.update(b"%d %b %d " % (len(name), name, len(content)) + content)
     return digest.hexdigest()
 

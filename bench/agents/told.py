@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from bench.records.schema import UsageRecord
+from bench.records.spans import covered_seconds
 
 TEXT_CHARACTERS = 4_000
 FINAL_CHARACTERS = 200_000
 NAME_CHARACTERS = 200
+UNKNOWN_NAMES = 1_000
 _TOKENS_MAX = 10**9
 _SECONDS_MAX = 604_800.0
 _INSTANT_MAX = 10**11
@@ -47,6 +50,15 @@ class Claims:
                 error=error,
             )
         )
+
+
+class UnknownEvents(Counter[str]):
+    """Events that an adapter does not know: name -> how many. What has too many names is counted under one."""
+
+    def note(self, value: Any, before: str = "") -> None:
+        """Counts one event by the value that should be its name."""
+        found = f"{before}{name(value) or 'without a name'}"
+        self[found if found in self or len(self) < UNKNOWN_NAMES else "others"] += 1
 
 
 def without(whole: int | None, part: int | None) -> int | None:
@@ -94,6 +106,11 @@ def seconds(value: Any) -> float | None:
     return float(value) if type(value) in {int, float} and 0 <= value <= _SECONDS_MAX else None
 
 
+def seconds_of(milliseconds: Any) -> float | None:
+    known = type(milliseconds) in {int, float} and 0 <= milliseconds <= _SECONDS_MAX * 1000
+    return milliseconds / 1000 if known else None
+
+
 def instant(value: Any) -> float | None:
     """Unix seconds."""
     return float(value) if type(value) in {int, float} and 0 < value < _INSTANT_MAX else None
@@ -106,9 +123,5 @@ def from_milliseconds(value: Any) -> float | None:
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds during which at least one of the spans was under way."""
-    total, until = 0.0, float("-inf")
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return min(total, _SECONDS_MAX)
+    """Seconds during which at least one of the spans was under way, at most a week."""
+    return min(covered_seconds(spans), _SECONDS_MAX)

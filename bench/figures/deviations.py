@@ -63,5 +63,15 @@ def _changes(journal: Sequence[JournalEntry]) -> list[str]:
             if later[name] != earlier.get(name)
         ]
         if other := [name for name in now["changed"] if name not in ("limits", "altered")]:
-            found.append(f"segment {number}: changed since the segment before: {', '.join(other)}")
+            told = ", ".join(_named(name, before["configuration"], now["configuration"]) for name in other)
+            found.append(f"segment {number}: changed since the segment before: {told}")
     return found
+
+
+def _named(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """`agent (skills, version)`: a part of a configuration, and which of its own parts differ."""
+    earlier, later = before.get(name), now.get(name)
+    if not isinstance(earlier, Mapping) or not isinstance(later, Mapping):
+        return name
+    keys = sorted(key for key in {*earlier, *later} if earlier.get(key) != later.get(key))
+    return f"{name} ({', '.join(keys)})" if keys else name

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.engine_profile import EngineProfile
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange import DAMAGED, iterate_exchanges, request_record
-from bench.measure.purpose import LENGTH_STOPS, PurposeReader
+from bench.measure.purpose import LENGTH_STOPS, PurposeReader, says_nothing
 from bench.measure.wall_clock import WallClock
 from bench.records.schema import RequestRecord
 
@@ -39,8 +39,9 @@ def gather_requests(
             record = request_record(exchange, profile)
             records.append(record)
             if record.session > 0 and record.path != MODELS_PATH:
-                failed = record.error is not None or record.finish_reason in LENGTH_STOPS
-                purposes.take(exchange, failed=failed, finish_reason=record.finish_reason)
+                finish = record.finish_reason
+                failed = record.error is not None or finish in LENGTH_STOPS or says_nothing(exchange, finish)
+                purposes.take(exchange, failed=failed, finish_reason=finish)
             if record.reason is not None and DAMAGED in record.reason:
                 said = record.reason.partition(DAMAGED)[2].partition("; ")[0]
                 warn(f"session {record.session:03d}, request {record.index}: {DAMAGED}{said}")

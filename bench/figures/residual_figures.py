@@ -14,6 +14,7 @@ from bench.measure.endpoints import MODELS_PATH
 from bench.measure.matching import match_summaries
 from bench.records.schema import EngineSummary, RequestRecord, Scrape, SourceClass, UsageRecord
 
+_UNCOUNTED = "the agent gives no token counts"
 _NO_ENGINE_STREAM = "neither the engine's counters nor its log were kept"
 
 
@@ -37,6 +38,8 @@ def _agent_relay(evidence: Evidence) -> Measured:
         return absent("there was no request" if evidence.ran else NO_RUN)
     if nothing := no_relay(evidence):
         return absent(nothing)
+    if evidence.uncounted:
+        return absent(_UNCOUNTED)
     pairs, alone = told_twice(evidence)
     residual = sum(one.apart for one in pairs) + sum(count or 0 for one in alone for count in one.counts)
     untold = sum(count is None for one in alone for count in one.counts)
@@ -97,16 +100,19 @@ def _against_engine(evidence: Evidence, *, agent: bool) -> Measured:
     """The engine's sums minus those of what the agent claims, or of what passed the relay, the preflight included."""
     if not evidence.ran:
         return absent(NO_RUN)
+    if agent and evidence.uncounted:
+        return absent(_UNCOUNTED)
     engine = _engine_stream(evidence)
     if isinstance(engine, str):
         return absent(engine)
     silent = untold = mute = 0
     if agent:
-        other = _claimed(evidence.claims, computed=engine.computed)
+        claims = evidence.split_claims if engine.computed else evidence.claims
+        other = _claimed(claims, computed=engine.computed)
         preflight = _asked((one for one in evidence.requests if one.session == 0), computed=engine.computed)
         left = engine.sums.minus(preflight).minus(other)
-        silent = sum(one.input_tokens is None and one.error is None for one in evidence.claims)
-        untold = sum(one.output_tokens is None and one.error is None for one in evidence.claims)
+        silent = sum(one.input_tokens is None and one.error is None for one in claims)
+        untold = sum(one.output_tokens is None and one.error is None for one in claims)
         if silent:  # what the agent does not tell is no difference
             left = _Sums(prompt=0, output=left.output)
     else:

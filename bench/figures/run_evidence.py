@@ -7,6 +7,7 @@ from functools import cached_property
 
 from bench.contracts import CheckLine
 from bench.engine_profile import EngineProfile
+from bench.figures.cached_claims import without_untold_zeros
 from bench.figures.one_source import OneSource, most_common, of_one_source
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.matching import ClaimMatching, match_claims
@@ -114,8 +115,22 @@ class Evidence:
 
     @cached_property
     def claims(self) -> tuple[UsageRecord, ...]:
-        """What the agent claims, its error responses included."""
+        """What the agent claims, its error responses included, in its own words."""
         return tuple(one for one in self.usage if one.session > 0)
+
+    @cached_property
+    def uncounted(self) -> bool:
+        """Whether the agent tells of answers, but of none how many tokens it took: it estimates, or has no idea."""
+        whole = [one for one in self.claims if one.error is None]
+        counts = ((one.input_tokens, one.cached_tokens, one.output_tokens) for one in whole)
+        return bool(whole) and all(count is None for three in counts for count in three)
+
+    @cached_property
+    def split_claims(self) -> tuple[UsageRecord, ...]:
+        """The same, as the prompt's split into fresh and cached tokens is taken: see `without_untold_zeros`."""
+        if self.counted_by == "engine-log":  # no relay saw what the answers told
+            return self.claims
+        return without_untold_zeros(self.claims, self.asked, self.matches)
 
     @cached_property
     def agent_sessions(self) -> tuple[SessionRow, ...]:

@@ -58,6 +58,8 @@ def read_folder(
     requests = attribute(gathered.requests, scrapes, profile)
     requests = attribute_summaries(requests, match_summaries(requests, summaries).summaries, profile)
     events = _events(folders, adapter, warn)
+    for oddity in _oddities(found.entries, events):
+        warn(oddity)
     for odd in event_warnings(events):
         warn(odd)
     asked = any(one.session > 0 for one in requests)
@@ -162,6 +164,17 @@ def _events(folders: list[Path], adapter: Adapter, warn: Callable[[str], None]) 
             if damage := events[int(place.name)].damage:
                 warn(f"session {place.name}: its event stream is damaged ({damage})")
     return events
+
+
+def _oddities(journal: Iterable[JournalEntry], events: Mapping[int, AgentEvents]) -> list[str]:
+    """What was noted about sessions when they ended and cannot be seen in their event streams."""
+    said = []
+    for entry in journal:
+        told = str(entry.detail.get("stream_damage") or "") if entry.event == "step-finished" else ""
+        seen = events[entry.session].damage if entry.session is not None and entry.session in events else None
+        if left := told.replace(seen or "", "").strip("; "):
+            said.append(f"session {entry.session or 0:03d}: {left}")
+    return said
 
 
 def _with_counts(

@@ -134,13 +134,13 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         id="residual_agent_relay_tokens",
-        version=2,
+        version=3,
         title="Residual, agent and relay",
         unit="tokens",
         statistic="sum",
         sources=("relay",),
         formula="Σ over pairs of claim and request of the absolute difference in prompt and in output tokens, as far as both report them, plus the tokens that stand alone; several requests that one claim sums up count as one; n counts pairs and those that stand alone",
-        null_when="there was neither a request nor a claim, or no relay",
+        null_when="there was neither a request nor a claim, no relay, or the agent gives no token counts",
         group="session",
     ),
     Definition(
@@ -155,13 +155,13 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition(
         id="residual_agent_engine_tokens",
-        version=2,
+        version=3,
         title="Residual, agent and engine",
         unit="tokens",
         statistic="sum",
         sources=("engine-log", "engine-counter"),
         formula="the absolute difference in prompt plus the absolute difference in output tokens between the sums of all that the engine says it served, the relay's preflight left out, and of all that the agent claims; output tokens alone where a response tells no fresh input; n counts the log's summaries, else the counters' readings",
-        null_when="neither the engine's log nor its counters tell, or a counter fell",
+        null_when="neither the engine's log nor its counters tell, a counter fell, or the agent gives no token counts",
         group="session",
     ),
     Definition(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.records.schema import RequestRecord
+from bench.records.spans import covered_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,8 @@ def split_time(
         return SessionTime()
     queues = [0.0 if simulated else one.queue_seconds or 0.0 for one in requests]
     told = not simulated and any(one.queue_seconds is not None for one in requests)
-    there = _covered((one.sent_at, one.ended_at) for one in requests)
-    worked = _covered((one.sent_at + queue, one.ended_at) for one, queue in zip(requests, queues, strict=True))
+    there = covered_seconds((one.sent_at, one.ended_at) for one in requests)
+    worked = covered_seconds((one.sent_at + queue, one.ended_at) for one, queue in zip(requests, queues, strict=True))
     left = max(0.0, wall_seconds)
     engine = min(worked, left)
     left -= engine
@@ -44,13 +45,3 @@ def split_time(
     left -= waiting or 0.0
     tool = None if tool_seconds is None else min(max(0.0, tool_seconds), left)
     return SessionTime(engine=engine, waiting=waiting, tool=tool, agent=left - (tool or 0.0))
-
-
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds that lie in at least one of the spans; one that ends before it begins covers nothing."""
-    covered, until = 0.0, float("-inf")
-    for begin, end in sorted(spans):
-        if end > max(begin, until):
-            covered += end - max(begin, until)
-            until = end
-    return covered

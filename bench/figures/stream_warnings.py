@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from bench.agents.adapters import AgentEvents
+from bench.figures.deviations import configurations
 from bench.figures.measured import no_relay
 from bench.figures.run_evidence import Evidence
 from bench.figures.told_twice import Alone, ToldTwice, told_twice
@@ -53,7 +54,19 @@ def stream_warnings(evidence: Evidence, figures: Sequence[Figure]) -> tuple[str,
     found += _lonely(evidence, alone)
     found += [_residual(value.get(name), between) for name, between in _RESIDUALS]
     found += _counted_apart(value)
+    found.append(_over_limit(evidence))
     return tuple(one for one in found if one is not None)
+
+
+def _over_limit(evidence: Evidence) -> str | None:
+    """Answers longer than the run allows: the limit of one answer is the agent's to pass on, and not every agent does."""
+    limits = [one["limits"].get("output_tokens_per_request") for one in configurations(evidence.journal)]
+    allowed = max((limit for limit in limits if limit is not None), default=None)
+    lengths = [one.output_tokens or 0 for one in evidence.asked]
+    over = 0 if allowed is None else sum(length > allowed for length in lengths)
+    if not over:
+        return None
+    return f"answers over the limit of {allowed:,} output tokens: {over}, the longest of {max(lengths):,}"
 
 
 _RESIDUALS = (
@@ -89,32 +102,37 @@ def _place(one: ToldTwice) -> str:
 
 
 def _lonely(evidence: Evidence, alone: Sequence[Alone]) -> list[str | None]:
-    """Requests without a claim and claims without a request, failures left out that both sides tell equally often."""
+    """Requests without a claim and claims without a request.
+
+    Left out is what nothing could match, as far as both sides tell it equally often: failures, and the answers of an
+    agent that gives no counts.
+    """
     cut = {row.session for row in evidence.agent_sessions if row.outcome in _ENDED_BY_US}
     left = [one for one in alone if not _broken_off(one, cut)]
     requests = [one for one in left if one.request is not None]
     claims = [one for one in left if one.claim is not None]
-    both = Counter(map(_failed_in, requests)) & Counter(map(_failed_in, claims))
+    nameless = (True, False) if evidence.uncounted else (True,)
+    both = Counter(map(_told_in, requests)) & Counter(map(_told_in, claims))
+    both = Counter({(session, failed): count for (session, failed), count in both.items() if failed in nameless})
     return [
         _kinds(_without(requests, both), "requests without a claim of the agent"),
         _kinds(_without(claims, both), "claims of the agent without a request at the relay"),
     ]
 
 
-def _failed_in(one: Alone) -> int | None:
-    """Session of what failed; None of what did not."""
+def _told_in(one: Alone) -> tuple[int, bool]:
+    """Its session, and whether it failed."""
     told = one.request or one.claim
-    return one.session if told is not None and told.error is not None else None
+    return one.session, told is not None and told.error is not None
 
 
-def _without(alone: Sequence[Alone], both: Mapping[int | None, int]) -> list[Alone]:
-    """All but the first so many failures of each session."""
-    left = {session: count for session, count in both.items() if session is not None}
+def _without(alone: Sequence[Alone], both: Mapping[tuple[int, bool], int]) -> list[Alone]:
+    """All but the first so many of each kind and session."""
+    left = dict(both)
     kept = []
     for one in alone:
-        session = _failed_in(one)
-        if session is not None and left.get(session, 0):
-            left[session] -= 1
+        if left.get(_told_in(one), 0):
+            left[_told_in(one)] -= 1
         else:
             kept.append(one)
     return kept

@@ -87,15 +87,25 @@ def _unreported(kind: Literal["usage", "cached"]) -> Formula:
 def _claimed(name: Literal["input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"]) -> Formula:
     def compute(evidence: Evidence) -> Measured:
         # A response that ended in an error often has nothing to report; what it does report counts.
-        claims = [one for one in evidence.claims if one.error is None or getattr(one, name) is not None]
-        silent = len(evidence.claims) - len(claims)
+        told = evidence.split_claims
+        claims = [one for one in told if one.error is None or getattr(one, name) is not None]
+        silent = len(told) - len(claims)
         nothing = "the agent reports no response" if evidence.ran else NO_RUN
         found = total((getattr(one, name) for one in claims), of_what="responses", nothing=nothing)
-        if found.value is None or not silent:
-            return found
-        return replace(found, includes=joined(found.includes, f"{silent} failed responses report none"))
+        zeros = _untold(evidence, name)
+        if found.value is None:
+            return replace(found, reason=joined(found.reason, zeros))
+        failed = f"{silent} failed responses report none" if silent else None
+        return replace(found, includes=joined(found.includes, zeros, failed))
 
     return compute
+
+
+def _untold(evidence: Evidence, name: str) -> str | None:
+    """How many counts are not taken although the agent gives one."""
+    pairs = zip(evidence.claims, evidence.split_claims, strict=True)
+    zeros = sum(getattr(said, name) is not None and getattr(taken, name) is None for said, taken in pairs)
+    return f"{zeros} answers told no cached count, for which the agent writes 0" if zeros else None
 
 
 TOKENS: Formulas = {

@@ -13,7 +13,7 @@ TRAFFIC_DEFINITIONS: tuple[Definition, ...] = (
         unit="requests",
         statistic="count",
         sources=("relay",),
-        formula="requests to the model whose messages are those of an earlier one of the session that failed or was cut at its output limit; n counts all requests",
+        formula="requests to the model whose messages are those of an earlier one of the session that failed, was cut at its output limit or got an answer without words and calls; n counts all requests",
         null_when=_NO_REQUEST,
         group="session",
     ),

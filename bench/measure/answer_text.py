@@ -17,14 +17,17 @@ from bench.measure.request_body import read_request_body
 MOST_CHARACTERS = 200_000
 
 
-def last_answer_text(path: Path) -> str:
+def last_answer_text(path: Path, told: str) -> str:
     """Text, reasoning left out, of the last answer in an `exchanges.jsonl` that came whole; its last 200,000 characters.
 
-    Where an agent offers tools, only answers to requests that offer them count: some agents have their history
-    summed up after the last answer of a session. Empty where there is none. A torn last line is not read. Raises
-    EvidenceError where the file is damaged.
+    An answer that says what the agent itself tells as its last words (`told`, spacing apart) comes before all others: what
+    else lives in its box can ask the model something, too, and later. Where none does, and an agent offers tools, only
+    answers to requests that offer them count: some agents have their history summed up after the last answer of a
+    session. Empty where there is none. A torn last line is not read. Raises EvidenceError where the file is damaged.
     """
     last: dict[bool, str] = {}
+    agreed = ""
+    words = told.split()
     ended = dict.fromkeys((True, False), float("-inf"))
     for exchange in iterate_exchanges(path, warn=lambda _: None):
         if exchange.path == MODELS_PATH:
@@ -36,7 +39,9 @@ def last_answer_text(path: Path) -> str:
             continue
         last[tools] = answer_text(exchange.response, streamed=exchange.streamed)
         ended[tools] = at
-    return last.get(True, last.get(False, ""))[-MOST_CHARACTERS:]
+        if words and last[tools].split() == words:
+            agreed = last[tools]
+    return (agreed or last.get(True, last.get(False, "")))[-MOST_CHARACTERS:]
 
 
 def answer_text(body: bytes, *, streamed: bool) -> str:

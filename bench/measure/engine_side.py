@@ -43,6 +43,7 @@ class Wiring:
 
     api_key: str | None
     stall_seconds: float
+    one_piece_stall_seconds: float
     clock: Callable[[], float]
     on_begin: ExchangeHook | None
     on_end: ExchangeHook | None
@@ -72,6 +73,7 @@ class Traffic:
             underway=len(owing),
             idle_seconds=max(0.0, now - max([self.progress_at, *tokens])),
             held_back=any(one.held_back for one in owing),
+            in_one_piece=any(one.exchange.in_one_piece for one in owing),
         )
 
 
@@ -104,7 +106,8 @@ class EngineSide:
 
         self._strike = KeyStrike(wiring.api_key)
         self._last_read_at = wiring.clock()
-        self._stall = wiring.loop.call_later(wiring.stall_seconds, self._look_for_stall)
+        first_look = min(wiring.stall_seconds, wiring.one_piece_stall_seconds)
+        self._stall = wiring.loop.call_later(first_look, self._look_for_stall)
         self._socket = socket.socket(wiring.family, socket.SOCK_STREAM)
         traffic.underway.add(self)
         self._connect()
@@ -284,10 +287,11 @@ class EngineSide:
 
     def _look_for_stall(self) -> None:
         """One timer an exchange, not one a piece: it looks how long ago the last piece came."""
-        seconds = self._wiring.stall_seconds
-        left = seconds if self._paused else seconds - (self._wiring.clock() - self._last_read_at)
+        wiring = self._wiring
+        seconds = wiring.one_piece_stall_seconds if self.exchange.in_one_piece else wiring.stall_seconds
+        left = seconds if self._paused else seconds - (wiring.clock() - self._last_read_at)
         if left > 0:
-            self._stall = self._wiring.loop.call_later(left, self._look_for_stall)
+            self._stall = wiring.loop.call_later(left, self._look_for_stall)
         else:
             self._fail(f"stalled: the engine sent nothing for {seconds:g} s")
 

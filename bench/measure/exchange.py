@@ -68,7 +68,8 @@ def error_of(exchange: Exchange, answer: AnswerReader) -> str | None:
     if exchange.path == MODELS_PATH:
         return None
     if answer.finish_reason is None:
-        return answer.damage or "truncated: the answer ended without a finish reason"
+        damage = f" ({answer.damage})" if answer.damage else ""
+        return f"truncated: the answer ended without a finish reason{damage}"
     return None
 
 
@@ -109,6 +110,7 @@ def summarise(exchange: Exchange, answer: AnswerReader) -> ExchangeSummary:
         prompt_tokens=counts.prompt,
         output_tokens=counts.output,
         error=error,
+        sent_at=exchange.sent_at,
         ended_at=answered_at(exchange),
     )
 

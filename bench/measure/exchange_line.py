@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -87,10 +88,18 @@ def encode_line(exchange: Exchange, *, before: bytes) -> bytes:
 
 
 def decode_line(line: bytes, *, before: bytes) -> Exchange:
-    """The exchange of one line. Raises ValueError, KeyError, TypeError or zlib.error when it, or the chain, is damaged."""
-    data = json.loads(line)
+    """The exchange of one line, all its values of their types. Raises ValueError or KeyError when it or the chain is damaged."""
+    try:
+        return _decoded(json.loads(line), before)
+    except (TypeError, OverflowError, RecursionError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+
+
+def _decoded(data: Any, before: bytes) -> Exchange:
     if not isinstance(data, dict) or data.get("format") not in (1, FORMAT):
         raise ValueError(f"not a line of format 1 or {FORMAT}")
+    _check(data, _PLAIN)
+    _check(data["label"], _LABEL)
     if data["format"] == 1:
         shared, shared_end = int(data["request_shared"]), 0
         arrivals, rest, response = (_unpacked(data[name]) for name in ("arrivals", "request_rest", "response"))
@@ -107,6 +116,8 @@ def decode_line(line: bytes, *, before: bytes) -> Exchange:
         raise ValueError("the request does not follow from the lines above")
     numbers = json.loads(arrivals)
     sent_at = float(data["sent_at"])
+    if not all(isinstance(step, int) for step in numbers):
+        raise ValueError("an instant of a token is no whole number")
     offsets, microseconds = accumulate(numbers[0::2]), accumulate(numbers[1::2])
     return Exchange(
         label=SessionLabel(**data["label"]),
@@ -141,21 +152,47 @@ def shared_ending(one: bytes, other: bytes) -> int:
     return low
 
 
-_PLAIN = (
-    "index",
-    "engine_process",
-    "method",
-    "path",
-    "status",
-    "streamed",
-    "started_at",
-    "sent_at",
-    "first_byte_at",
-    "ended_at",
-    "fault",
-    "response_bytes",
-    "redacted",
-)
+_INSTANT = (int, float)
+_NONE = type(None)
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "index": (int,),
+    "engine_process": (int,),
+    "method": (str,),
+    "path": (str,),
+    "status": (int, _NONE),
+    "streamed": (bool,),
+    "started_at": _INSTANT,
+    "sent_at": _INSTANT,
+    "first_byte_at": (*_INSTANT, _NONE),
+    "ended_at": _INSTANT,
+    "fault": (str, _NONE),
+    "response_bytes": (int,),
+    "redacted": (bool,),
+}
+"""What a line holds as it is in an exchange, and the types that it may have."""
+
+_LABEL: Mapping[str, tuple[type, ...]] = {
+    "run_id": (str,),
+    "session": (int,),
+    "role": (str,),
+    "task": (str, _NONE),
+    "attempt": (int,),
+    "retry": (int,),
+}
+
+
+def _check(data: Any, types: Mapping[str, tuple[type, ...]]) -> None:
+    """Raises KeyError or ValueError where a value is missing, of another type, or a number without an end."""
+    for name, allowed in types.items():
+        value = data[name]
+        if type(value) not in allowed:
+            raise ValueError(f"{name} is a {type(value).__name__}")
+        if isinstance(value, int | float) and not abs(value) < _MOST:
+            raise ValueError(f"{name} is no number that can be")
+
+
+_MOST = 2**53
+"""Beyond it a float is no exact whole number; no clock or count comes near."""
 
 
 def _written_arrivals(exchange: Exchange) -> bytes:

@@ -1,6 +1,6 @@
 """What was each request of a session for? Told from the bodies that passed the relay, and from what became of them.
 
-* retry: the same messages again, after an attempt that failed or whose answer was cut at its length
+* retry: the same messages again, after an attempt that failed, whose answer was cut at its length, or said nothing
 * compaction: a summary of the conversation. Either a request without tools, beside a conversation that has them, which
   holds what model and tools said in it, after which nobody goes on from the history that it held; or any request
   whose answer stands at the beginning of another history (a shorter one, if tools were offered for the answer) with
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.measure.answer_pieces import answer_pieces
 from bench.measure.answer_text import answer_text
 from bench.measure.exchange_line import Exchange
 from bench.measure.request_body import RequestBody, answered_texts, gist, message_text, read_request_body
@@ -88,7 +89,7 @@ class PurposeReader:
         """Requests beside the conversation since its last one, with the same of their answers."""
 
     def take(self, exchange: Exchange, *, failed: bool, finish_reason: str | None) -> None:
-        """`failed`: the answer is no whole one, or was cut at its length."""
+        """`failed`: the answer is no whole one, was cut at its length, or says nothing (`says_nothing`)."""
         body = read_request_body(exchange.request)
         try:
             chain = self._chained(body.messages) if body is not None else []
@@ -181,6 +182,14 @@ class PurposeReader:
         """Whether a request holds something that model or tools said in the conversation so far."""
         text = "\n".join(message_text(one) for one in body.messages)
         return any(probe in text for probe in _probes(self._messages))
+
+
+def says_nothing(exchange: Exchange, finish_reason: str | None) -> bool:
+    """Whether an answer has neither words nor a call, so that an agent can do nothing but ask again."""
+    if finish_reason in _CALLS:
+        return False
+    pieces = answer_pieces(exchange.response, streamed=exchange.streamed)
+    return not any(piece.kind in ("text", "call") for piece in pieces)
 
 
 def _lines(text: str) -> list[str]:

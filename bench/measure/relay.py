@@ -43,8 +43,9 @@ class Relay:
     """Relays to one launched engine. A context manager; all methods may be called from any one thread at a time.
 
     `api_key`: what the engine asks for; no agent gets it and no evidence holds it. `stall_seconds`: an engine that
-    sends nothing for so long has stalled. Raises HarnessError or EvidenceError when the relay itself broke, e.g. could
-    not write evidence. The hooks get (label, index, instant) of each model call, in the relay's thread, and must not
+    sends nothing for so long has stalled; `one_piece_stall_seconds` where the request asked for no stream, and nothing
+    can come before all was generated (None: the same). Raises HarnessError or EvidenceError when the relay itself
+    broke, e.g. could not write evidence. The hooks get (label, index, instant) of each model call, in the relay's thread, and must not
     block: `on_begin` when its request was written to the engine, `on_end` as soon as the exchange is over, for every
     exchange, begun or not; its evidence is written meanwhile.
     """
@@ -57,6 +58,7 @@ class Relay:
         api_key: str | None,
         engine_process: int = 1,
         stall_seconds: float = 3600.0,
+        one_piece_stall_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         on_begin: ExchangeHook | None = None,
         on_end: ExchangeHook | None = None,
@@ -83,6 +85,7 @@ class Relay:
             address=address,
             api_key=api_key,
             stall_seconds=stall_seconds,
+            one_piece_stall_seconds=stall_seconds if one_piece_stall_seconds is None else one_piece_stall_seconds,
             clock=clock,
             on_begin=on_begin,
             on_end=on_end,
@@ -178,7 +181,9 @@ class Relay:
 
     def _written(self, work: Future[None]) -> None:
         self._unwritten.release()
-        self._fault = self._fault or work.exception()
+        # Assigned only where there is a fault: this thread must not put a None over what the other one notes meanwhile.
+        if (fault := work.exception()) is not None:
+            self._fault = fault
 
     def _note_context(self, context: dict[str, Any]) -> None:
         """Whatever a callback of the loop raised."""

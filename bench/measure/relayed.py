@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from bench.contracts import SESSION_HEADER, ExchangeSummary, SessionLabel
@@ -23,6 +25,10 @@ ExchangeHook = Callable[[SessionLabel, int, float], None]
 _UNREAD_BYTES = 65_536
 """How much of a stream may lie unread. Reading waits for the stream's end, since passing it on is more urgent, but the
 whole of a long one would then hold everybody up at once."""
+
+
+_ASKS_FOR_STREAM = re.compile(rb'"stream"\s*:\s*true')
+"""What a text of the request says cannot be taken for it: quotes are escaped there."""
 
 
 class OpenExchange:
@@ -52,6 +58,15 @@ class OpenExchange:
     def counted(self) -> bool:
         """Whether it asks the model anything."""
         return self.path != MODELS_PATH
+
+    @property
+    def in_one_piece(self) -> bool:
+        """Whether nothing can be seen of the answer before its end."""
+        return not (self.streamed or self._asks_for_stream)
+
+    @cached_property
+    def _asks_for_stream(self) -> bool:
+        return _ASKS_FOR_STREAM.search(self.request) is not None
 
     def begin_answer(self, status: int, content_type: str) -> None:
         self.status = status

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_SYSTEM_ROLES = ("system", "developer")
+from bench.measure.message_kinds import CALLS, RESULTS, SYSTEM_ROLES, THOUGHTS, TOOL_ROLES
+
 _UNSAID = frozenset(
     {
         "type",
@@ -28,8 +29,9 @@ _UNSAID = frozenset(
 )
 """Keys that agents add to, and take from, messages that they send again."""
 
-_HIDDEN_BLOCKS = frozenset({"reasoning", "thinking", "redacted_thinking"})
-_OURS = ("assistant", "tool", "function_call", "function_call_output")
+_OURS = ("assistant", *TOOL_ROLES, *CALLS, *RESULTS)
+"""Roles and types of what model and tools said."""
+
 _TEXT_CHARACTERS = 1_000_000
 
 
@@ -63,7 +65,7 @@ def read_request_body(body: bytes) -> RequestBody | None:
     if listed is None:
         return None
     tools = found.get("tools")
-    messages = [one for one in listed if not (isinstance(one, dict) and one.get("role") in _SYSTEM_ROLES)]
+    messages = [one for one in listed if not (isinstance(one, dict) and one.get("role") in SYSTEM_ROLES)]
     return RequestBody(
         messages=messages,
         systems=len(listed) - len(messages),
@@ -112,7 +114,7 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.extend(reversed(one))
         elif isinstance(one, dict):
             kind = one.get("type")
-            if isinstance(kind, str) and kind in _HIDDEN_BLOCKS:
+            if isinstance(kind, str) and kind in THOUGHTS:
                 continue
             waiting.extend(part for key, part in reversed(one.items()) if key not in _UNSAID)
         elif isinstance(one, int | float) and not isinstance(one, bool):

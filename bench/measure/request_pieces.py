@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bench.measure.message_kinds import CALLS, RESULTS, SYSTEM_ROLES, THOUGHTS, TOOL_ROLES
 from bench.records.conversation import Piece, PieceKind
 
-_TOLD: dict[str, PieceKind] = {"system": "system", "developer": "system", "assistant": "text"}
-_RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_result")
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_use")
+_TOLD: dict[str, PieceKind] = {**dict.fromkeys(SYSTEM_ROLES, "system"), "assistant": "text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +74,13 @@ def message_pieces(message: dict[str, Any]) -> list[Piece]:
 def item_pieces(item: dict[str, Any]) -> list[Piece]:
     """The pieces of one item of the responses API, or of one block of the messages API, that is no message."""
     kind = item.get("type")
-    if kind in _CALLS:
+    if kind in CALLS:
         given = next((item[key] for key in ("arguments", "input", "action") if item.get(key) is not None), "")
         name = text_of(item, "name") or str(kind).removesuffix("_call")
         return [
             Piece(kind="call", text=as_text(given), name=name, call=text_of(item, "call_id") or text_of(item, "id"))
         ]
-    if kind in _RESULTS:
+    if kind in RESULTS:
         given = item.get("output", item.get("content"))
         text = "\n".join(piece.text for piece in blocks(given, "result"))
         text = text or (as_text(given) if isinstance(given, dict) else "")
@@ -107,7 +106,7 @@ def _block(block: dict[str, Any], kind: PieceKind) -> Iterator[Piece]:
         yield from blocks(block.get("thinking"), "thinking")
     elif text := text_of(block, "text") or text_of(block, "refusal"):
         yield Piece(kind=kind, text=text)
-    elif isinstance(named, str) and named not in ("text", "redacted_thinking", "reasoning"):
+    elif isinstance(named, str) and named not in ("text", *THOUGHTS):
         yield Piece(kind="other", text=named)
 
 
@@ -116,9 +115,9 @@ def _item(item: dict[str, Any]) -> list[Piece]:
     role = item.get("role")
     if not isinstance(role, str):
         kind = item.get("type")
-        strange = isinstance(kind, str) and kind not in (*_CALLS, *_RESULTS, "reasoning")
+        strange = isinstance(kind, str) and kind not in (*CALLS, *RESULTS, *THOUGHTS)
         return [Piece(kind="other", text=str(kind))] if strange else item_pieces(item)
-    if role in ("tool", "function"):
+    if role in TOOL_ROLES:
         text = "\n".join(piece.text for piece in blocks(item.get("content"), "result"))
         return [Piece(kind="result", text=text, call=text_of(item, "tool_call_id") or text_of(item, "name"))]
     if role == "assistant":

@@ -88,6 +88,7 @@ def find_run(results: Path, name: str) -> Path:
             if (folder / "run.json").is_file():
                 return folder.resolve()
     known = run_ids(results)
+    known.sort(key=lambda run_id: (results / run_id).stat().st_mtime)
     shown = ", ".join(known[-8:]) if known else "none yet"
     raise UsageError(f"no run '{name[:100]}' under {results}; the newest there: {shown}")
 

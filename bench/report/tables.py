@@ -17,6 +17,12 @@ tabulate.MIN_PADDING = 0  # its two more spaces a column would make the tables w
 _REASON = 300
 """Characters of the reason why a session was not done."""
 
+_AGENT = 60
+"""Characters of an agent and its arguments in the list of runs."""
+
+SIMULATED = "simulated engine: TTFT and tok/s are simulated; wall, engine, tools and agent times are real"
+"""Above times of a run on the embedded engine."""
+
 
 def table(rows: Iterable[Row], shape: Sequence[Column[Row]]) -> str:
     """One table; cells are text already, so nothing is parsed as a number again."""
@@ -46,20 +52,61 @@ def summary(record: RunRecord) -> str:
 
 def sessions(record: RunRecord) -> str:
     """Every agent session of the run, one row each; below them why some were not done."""
-    lines = [table(record.sessions, _told(record.sessions, columns.SESSION))]
+    lines = [SIMULATED] if record.simulated else []
+    lines.append(table(record.sessions, _told(record.sessions, columns.SESSION)))
     if any(row.retry for row in record.sessions):
-        lines.append("r1, r2: the same attempt begun again after an engine error")
+        lines.append("try: the attempt; r1, r2: its retries, begun again after an engine error and never charged")
+    ended: dict[str, list[int]] = {}
     for row in record.sessions:
         if row.outcome != "done":
             kind = f" ({row.kind})" if row.kind else ""
             reason = f": {row.reason[:_REASON]}" if row.reason else ""
-            lines.append(plain(f"{row.session:03d} {row.outcome}{kind}{reason}"))
+            ended.setdefault(plain(f"{row.outcome}{kind}{reason}"), []).append(row.session)
+    lines += [f"{_numbers(those)} {text}" for text, those in ended.items()]
     return "\n".join(lines)
 
 
-def requests(listed: Sequence[RequestRecord]) -> str:
+def _numbers(sessions: Sequence[int]) -> str:
+    """`001`, `sessions 005-020`, `sessions 003, 005-007`."""
+    ranges: list[list[int]] = []
+    for number in sessions:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    told = ", ".join("-".join(f"{number:03d}" for number in one) for one in ranges)
+    return told if len(sessions) == 1 else f"sessions {told}"
+
+
+def requests(listed: Sequence[RequestRecord], *, simulated: bool) -> str:
     """Requests, one row each, those of the preflight (session 000) included."""
-    return table(listed, _told(listed, columns.REQUEST))
+    lines = [SIMULATED] if simulated else []
+    return "\n".join([*lines, table(listed, _told(listed, columns.REQUEST))])
+
+
+def runs(records: Sequence[RunRecord | str]) -> list[str]:
+    """A line a run, aligned: id, end, model, agent with what it was given, score. A text stands as it is."""
+    cells = [None if isinstance(one, str) else _run_cells(one) for one in records]
+    widths = [max(map(len, column)) for column in zip(*filter(None, cells), strict=True)]
+    lines = []
+    for one, row in zip(records, cells, strict=True):
+        if isinstance(one, str) or row is None:
+            lines.append(plain(str(one)))
+        else:
+            lines.append("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    return lines
+
+
+def _run_cells(record: RunRecord) -> tuple[str, ...]:
+    told = record.identity
+    agent = f"{told.get('agent') or '-'} {told.get('agent_args') or ''}".strip()
+    judged = [group for group in groups(record.cases) if not _all_idle(record.cases, group)]
+    score = ", ".join(_group(record.cases, group) for group in judged) or "not scored"
+    return tuple(map(plain, (record.run_id, record.end, str(told.get("model") or "-"), agent[:_AGENT], score)))
+
+
+def _all_idle(cases: Sequence[CaseResult], group: str) -> bool:
+    return all(case.outcome == "not-run" for case in cases if case.group == group)
 
 
 def cases_line(cases: Sequence[CaseResult]) -> str:
@@ -75,7 +122,7 @@ def groups(cases: Sequence[CaseResult]) -> list[str]:
 def _group(cases: Sequence[CaseResult], group: str) -> str:
     mine = [case for case in cases if case.group == group]
     reasons = list(dict.fromkeys(case.reason or "no reason given" for case in mine if case.outcome == "not-run"))
-    if all(case.outcome == "not-run" for case in mine):
+    if _all_idle(cases, group):
         return f"{group} not run ({'; '.join(reasons)})"
     passed = sum(case.outcome == "passed" for case in mine)
     errors = sum(case.outcome == "error" for case in mine)
@@ -132,6 +179,10 @@ def _missed(case: CaseResult) -> str:
     return "\n".join(plain(line[:400]) for line in lines)
 
 
+_TOLD = ("version", "context_window", "checked", "thinking", "sampling", "skills")
+"""What of an engine's and an agent's configuration stands below a run's identity."""
+
+
 def _headline(record: RunRecord) -> str:
     kind = "simulated times, not a measurement of any engine" if record.simulated else "measured"
     kind = "scored only, no engine ran" if record.end == "scored" else kind
@@ -142,6 +193,14 @@ def _headline(record: RunRecord) -> str:
 
 def _configuration(record: RunRecord) -> str:
     rows = [(key.replace("_", " "), _flat(value)) for key, value in record.identity.items()]
+    for part in ("engine", "agent"):
+        told_of = record.configuration.get(part)
+        if isinstance(told_of, Mapping):
+            rows += [
+                (f"{part} {key.replace('_', ' ')}", _flat(told_of[key]))
+                for key in _TOLD
+                if told_of.get(key) and f"{part}_{key}" not in record.identity
+            ]
     if record.segments:
         told = [f"{row.segment}: {row.end}, {columns.written(row.seconds, 's')}" for row in record.segments]
         rows.append(("segments", "; ".join(told)))
@@ -156,6 +215,8 @@ def _configuration(record: RunRecord) -> str:
 def _flat(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_flat(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_flat, value))
     if isinstance(value, str) and len(value) == 64:
         return value[:12] + "…"
     return "-" if value is None else str(value)[:100]

@@ -17,7 +17,7 @@ from bench.records.conversation import Piece, Turn
 from bench.records.schema import SessionRow
 from bench.report.call_line import arguments_of, call_line
 from bench.report.columns import written
-from bench.report.tables import plain
+from bench.report.tables import SIMULATED, plain
 
 _FOLDS = {"system": 1, "user": 12, "result": 6, "thinking": 3, "events": 10}
 """Kind of a piece -> how many of its lines are shown; others whole."""
@@ -30,6 +30,12 @@ _LONGEST = 200
 """Characters of a line where its piece is folded."""
 
 _INDENT = "    "
+_NARROWEST = 20
+"""Columns that a text has at least, however narrow the terminal."""
+
+_STYLED = re.compile(r"(\x1b\[\d+m)?(.*?)(\x1b\[0m)?")
+"""A line as `_styled` makes it."""
+
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """Colours and the like, which tools write also where nobody sees them."""
 
@@ -59,8 +65,13 @@ class TranscriptText:
         self._before: int | None = None
         self._prompted = False
 
-    def head(self, session: int, row: SessionRow | None) -> Iterator[str]:
+    def head(self, session: int, row: SessionRow | None, *, simulated: bool = False) -> Iterator[str]:
         """What the record says of the session; None: only its number is known, as it is of the preflight."""
+        yield from self._fitted(self._head(session, row))
+        if simulated:
+            yield from self._fitted([self._styled(SIMULATED, "note")])
+
+    def _head(self, session: int, row: SessionRow | None) -> Iterator[str]:
         if row is None:
             yield self._styled(_joined(f"session {session:03d}", None if session else "preflight"), "head")
             return
@@ -84,6 +95,9 @@ class TranscriptText:
 
     def turn(self, turn: Turn) -> Iterator[str]:
         """One exchange: what is new in its request, then the answer, then what it took."""
+        yield from self._fitted(self._turn(turn))
+
+    def _turn(self, turn: Turn) -> Iterator[str]:
         first, self._began = self._began is None, turn.started_at if self._began is None else self._began
         since = f"+{max(0.0, turn.started_at - self._began):,.1f} s"
         when = _instant(turn.started_at) if first else since
@@ -92,7 +106,7 @@ class TranscriptText:
         title = (
             f"── request {turn.index} · {_joined(when, asked, f'model {turn.model}' if first and turn.model else '')} "
         )
-        yield self._styled(plain(title).ljust(78, "─"), "head")
+        yield self._styled(plain(title).ljust(min(78, self._look.width or 78), "─"), "head")
         for note in self._notes(turn):
             yield self._styled(note, "note")
         if turn.system is not None:
@@ -111,6 +125,9 @@ class TranscriptText:
 
     def silent(self, events: str) -> Iterator[str]:
         """A session without an exchange: the end of the agent's own event stream is all that there is to read."""
+        yield from self._fitted(self._silent(events))
+
+    def _silent(self, events: str) -> Iterator[str]:
         yield ""
         yield "the relay kept no exchange of this session"
         if events.strip():
@@ -119,6 +136,9 @@ class TranscriptText:
 
     def ending(self, row: SessionRow | None, stderr: str) -> Iterator[str]:
         """Why a session that was not done ended, and the last of what its agent wrote on standard error."""
+        yield from self._fitted(self._ending(row, stderr))
+
+    def _ending(self, row: SessionRow | None, stderr: str) -> Iterator[str]:
         yield ""
         if row is not None and row.reason:
             yield self._styled(plain(f"ended: {row.outcome}: {row.reason}"), "error")
@@ -196,8 +216,20 @@ class TranscriptText:
     def _wrapped(self, line: str) -> Iterable[str]:
         if self._look.width is None:
             return [line]
-        room = max(20, self._look.width - len(_INDENT))
+        room = max(_NARROWEST, self._look.width - len(_INDENT))
         return textwrap.wrap(line, room, replace_whitespace=False) or [""]
+
+    def _fitted(self, lines: Iterable[str]) -> Iterator[str]:
+        """Lines of ours that are wider than a terminal go on below, indented; untrusted text was wrapped before."""
+        for line in lines:
+            found = _STYLED.fullmatch(line)
+            if self._look.width is None or found is None:
+                yield line
+                continue
+            before, text, after = found.groups(default="")
+            width = max(len(_INDENT) + _NARROWEST, self._look.width)
+            for part in textwrap.wrap(text, width, subsequent_indent=_INDENT) if len(text) > width else [text]:
+                yield f"{before}{part}{after}"
 
     def _styled(self, text: str, style: str | None) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text and self._look.colour else text

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,10 @@ _BASE_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "PYTHONDONTWRITEBYTECODE")
 _PACKAGE = "bench/sandbox/attack"
 _BEGIN = "import sys; sys.path.insert(0, sys.argv[1]); from bench.sandbox.attack.attack_main import main; main()"
 _SECONDS = 60.0
+_LOOK_SECONDS = 0.2
+_BURIAL_SECONDS = 3.0
+"""How long the kernel may take to end what is in a box whose command has ended."""
+
 _SEEN_CHARACTERS = 2_000
 
 
@@ -65,18 +70,34 @@ def attack(box: Box, plan: BoxPlan, decoys: Decoys, *, results: Path, relay_url:
     """
     _orders_file(decoys).write_text(json.dumps(_orders(box, plan, decoys, results, relay_url)), encoding="utf-8")
     boxed = box.start(plan, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    held_on = False
     try:
-        out, err = boxed.process.communicate(timeout=_SECONDS)
+        out, err = _said(boxed.process)
     except subprocess.TimeoutExpired:
+        held_on = boxed.process.poll() is not None
         boxed.end()
         out, err = boxed.process.communicate()
-        err += f"not done within {_SECONDS:g} s".encode()
+        err += b"" if held_on else f"not done within {_SECONDS:g} s".encode()
     finally:
         boxed.end()
     told = _told(out)
     ended = f"the program ended before: exit code {boxed.process.returncode}, {err[-300:].decode('utf-8', 'replace')}"
     trials = [told.get(name) or _trial(name, "BROKEN", ended) for name in in_order()]
-    return _with_outside(trials, decoys)
+    return _with_outside(trials, decoys, held_on=held_on)
+
+
+def _said(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Both outputs. Raises TimeoutExpired where the box does not end, or ended and something in it still holds them open."""
+    until = time.monotonic() + _SECONDS
+    ended = False
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if not ended and process.poll() is not None:
+                until, ended = min(until, time.monotonic() + _BURIAL_SECONDS), True
+            if time.monotonic() > until:
+                raise
 
 
 def _told(out: bytes) -> dict[str, Trial]:
@@ -94,12 +115,14 @@ def _trial(name: str, verdict: Verdict, seen: str) -> Trial:
     return Trial(id=name, tried=in_order()[name][0], verdict=verdict, seen=seen[:_SEEN_CHARACTERS])
 
 
-def _with_outside(trials: Sequence[Trial], decoys: Decoys) -> tuple[Trial, ...]:
+def _with_outside(trials: Sequence[Trial], decoys: Decoys, *, held_on: bool) -> tuple[Trial, ...]:
     """The trials, corrected by what only the outside can see."""
     left = decoys.left_behind()
     for process in left:
         processes.send_signal(-process.group, signal.SIGKILL)  # it made a session, so a group, of its own
     broken = {}
+    if held_on:
+        broken["process.outlives"] = "its box lived on when the command had ended"
     if left:
         broken["process.outlives"] = f"process {left[0].pid} lived on after the box's end"
     if decoys.bystander.poll() is not None:
@@ -153,6 +176,8 @@ def _orders(box: Box, plan: BoxPlan, decoys: Decoys, results: Path, relay_url: s
         "port_v6": decoys.port_v6,
         "port_udp": decoys.port_udp,
         "abstract": decoys.abstract,
+        "host_name": _halves(os.uname().nodename),
+        "host_names": _names_space(),
         "named": str(decoys.named),
         "queue": decoys.queue,
         "calls": refused_calls(os.uname().machine),
@@ -162,6 +187,14 @@ def _orders(box: Box, plan: BoxPlan, decoys: Decoys, results: Path, relay_url: s
         "tmp_bytes": plan.limits.tmp_bytes,
         "processes": plan.limits.processes,
     }
+
+
+def _names_space() -> str | None:
+    """Which set of host and domain name the harness has; None where the system has but one."""
+    try:
+        return str(Path("/proc/self/ns/uts").readlink())
+    except OSError:
+        return None
 
 
 def _halves(word: str) -> list[str]:

@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from bench import processes
 from bench.contracts import RelayAddress
+from bench.sandbox.decoy_folder import own_folder
 
 ANSWER = "runcard: the model answers"
 """What the decoys' relay says to everybody."""
@@ -135,9 +135,7 @@ class Decoys:
 def set_out() -> Iterator[Decoys]:
     """Decoys in a folder of their own, where every user may look: only a box keeps them away. Gone afterwards."""
     with ExitStack() as cleanup:
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="runcard-doctor-"))).resolve()
-        folder.chmod(0o755)
-        yield Decoys(folder, cleanup)
+        yield Decoys(cleanup.enter_context(own_folder()), cleanup)
 
 
 def _queue(cleanup: ExitStack) -> int | None:

@@ -130,7 +130,7 @@ class EngineServer:
                 held_back=self.held_back,
             )
 
-    def last_answer(self):
+    def last_answer(self, _told):
         return self._answer
 
     def close(self):
@@ -166,7 +166,7 @@ class EngineServer:
             with self._lock:
                 index = len(self.requests)
                 self.requests.append({"line": first.decode(), "body": body})
-                self._progress_at = time.monotonic()
+                sent_at = self._progress_at = time.monotonic()
                 reply = self.replies[min(index, len(self.replies) - 1)]
             try:
                 connection.sendall(reply.data)
@@ -188,6 +188,7 @@ class EngineServer:
                         prompt_tokens=None,
                         output_tokens=reply.output_tokens,
                         error=reply.error,
+                        sent_at=sent_at,
                         ended_at=time.monotonic(),
                     )
                 )

@@ -174,7 +174,7 @@ def test_a_clean_end_without_a_finish_reason_is_no_answer(run, wire, chunked):
 def test_an_error_inside_an_answer_that_began_well(run, wire):
     data = wire.head() + wire.event(wire.delta({"content": "Hal"}))
     data += wire.event({"error": {"message": "slot is gone", "type": "server_error"}}) + wire.event(b"[DONE]")
-    assert ended(run(wire.Reply(data=data, error="slot is gone"))) == ("engine-error", "http-200")
+    assert ended(run(wire.Reply(data=data, error="slot is gone"))) == ("engine-error", "error-in-answer")
     assert events_of(run)[-2]["message"] == "slot is gone"
 
 
@@ -268,11 +268,12 @@ def test_progress_starts_the_wait_anew(run, wire):
 
 
 class Asking(Shell):
-    """Sends so many requests, one after the other, whatever it is answered; then it says something, and may stay."""
+    """Sends so many requests one by one, whatever it is answered; says something before or after, and may stay."""
 
-    def __init__(self, port, *, times=100, says="", stays=True):
+    def __init__(self, port, *, times=100, says_first="", says="", stays=True):
         self.script = f"""
 import http.client, time
+print({says_first!r}, flush=True)
 for _ in range({times}):
     c = http.client.HTTPConnection("127.0.0.1", {port})
     try:
@@ -309,7 +310,7 @@ def test_an_agent_that_asks_a_failing_engine_for_ever_is_ended(run, engine, wire
     reply = wire.Reply(data=wire.head(status or 200), then="reset", status=status, error=error)
     result = run(reply, adapter=Asking(engine.address.port))
     assert ended(result) == expected
-    assert "requests in a row failed, the last one: request " in result.reason
+    assert "requests failed and nothing got on between them, the last one: request " in result.reason
     assert 8 <= len(engine.requests) < 100
 
 
@@ -332,10 +333,13 @@ def test_tool_calls_that_nobody_can_carry_out_are_a_loop(run, engine, wire, call
 
 
 def test_a_loop_is_ended_while_it_goes_on(run, engine, wire):
-    """The agent tells of eight useless answers and would then stay for ever."""
+    """The agent tells of eight useless answers and would then stay for ever.
+
+    It tells first: what it says after its last request may come after the look at its stream.
+    """
     call = {"name": "teleport", "arguments": "{}"}
     told = "\n".join(json.dumps({"type": "response", "index": n, "tool_calls": [call]}) for n in range(8))
-    result = run(wire.calls(("teleport", {})), adapter=Asking(engine.address.port, times=8, says=told))
+    result = run(wire.calls(("teleport", {})), adapter=Asking(engine.address.port, times=8, says_first=told))
     assert (ended(result), result.requests) == (("agent-error", "tool-loop"), 8)
 
 

@@ -40,7 +40,11 @@ def test_every_profile_is_whole():
         ("  codex/config.toml:", "  /config.toml:", "expected a path below the agent's home, got '/config.toml'"),
         ("    toml:\n", "    text: x\n    toml:\n", "a file needs exactly one of 'text', 'json', 'toml'"),
         ("agent-rollout.jsonl:", "events.jsonl:", "String should match pattern"),
-        ("reader: codex_events", "reader: any_events", "key 'reader': expected 'codex_events'"),
+        (
+            "reader: codex_events",
+            "reader: any_events",
+            "key 'reader': there is no bench/agents/any_events.py; known: aider_events",
+        ),
         ("window_if_unknown: 128000", "window_if_unknown: 0", "expected greater than 0"),
         ("  seed: Codex sends none", "", "'seed' must stand under 'sampling' or, with why, under 'not_pinned'"),
         ("not_pinned:\n", "sampling: {seed: 1}\nnot_pinned:\n", "'seed' must stand under 'sampling' or"),

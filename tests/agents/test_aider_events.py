@@ -20,6 +20,7 @@ def test_its_own_estimates_are_no_counts(tmp_path):
     assert (claim.session, claim.input_tokens, claim.cached_tokens, claim.output_tokens) == (7, None, None, None)
     assert claim.stop_reason == NOT_COUNTED
     assert (read.end, read.end_detail, read.damage, read.unknown) == ("done", "", None, {})
+    assert (read.retries, read.compactions) == (None, None)
 
 
 FAILED = {"event": "message_send_exception", "properties": {"exception": "litellm.BadRequestError: no memory"}}

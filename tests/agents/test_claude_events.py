@@ -66,7 +66,7 @@ def test_a_request_that_failed_is_a_claim_without_counts(tmp_path, written):
     ("result", "end", "detail"),
     [
         ({"subtype": "success", "result": "x"}, "done", ""),
-        ({"subtype": "error_max_turns", "is_error": True}, "limit", ""),
+        ({"subtype": "error_max_turns", "is_error": True}, "limit", "error_max_turns"),
         ({"subtype": "error_during_execution", "is_error": True}, "agent-error", "error_during_execution"),
         ({"subtype": "success", "is_error": True, "result": "No such model"}, "agent-error", "No such model"),
     ],

@@ -45,7 +45,7 @@ def test_without_its_session_file_only_the_sum_is_known(recorded):
     assert counts(read) == [tuple(map(sum, zip(*COUNTS, strict=True)))]
     assert read.usage[0].response_id is None
     assert read.differences == ("Codex left no session file that tells what each response used",)
-    assert (read.end, read.tool_seconds) == ("done", None)
+    assert (read.end, read.tool_seconds, read.compactions) == ("done", None, None)
 
 
 def test_a_session_file_that_says_something_else(recorded):

@@ -84,7 +84,7 @@ def test_of_several_the_last_is_kept_and_it_is_told(home, evidence):
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("link", "cannot be read"), ("fifo", "is no regular file"), ("folder link", None), ("folder", None)],
+    [("link", "cannot be read"), ("fifo", "is no regular file"), ("folder link", "cannot be read"), ("folder", None)],
 )
 def test_links_pipes_and_folders_are_not_followed_or_waited_for(home, evidence, tmp_path, kind, said):
     place = home / "sessions" / "t_s7.jsonl"
@@ -120,9 +120,33 @@ def test_a_full_or_closed_evidence_folder_is_our_fault(home, evidence):
         keep(home, WANTED, evidence)
 
 
-def test_any_number_of_files_is_looked_at_only_so_far(home, evidence):
+def test_a_home_that_is_full_elsewhere_hides_nothing(home, evidence):
+    """An agent that installs packages in its home: what is wanted is looked for where it is said to be."""
+    (home / "sessions" / "t_s7.jsonl").write_bytes(b"one")
+    (home / "named.txt").write_bytes(b"two")
     many = home / "aaa"
     many.mkdir()
     for number in range(10_050):
         (many / f"{number}").touch()
-    assert keep(home, {"kept": "no such*"}, evidence) == ()
+    assert keep(home, {**WANTED, "named.txt": "named.txt", "none.txt": "none.txt"}, evidence) == ()
+    assert {path.name: path.read_bytes() for path in evidence.iterdir()} == {"kept.jsonl": b"one", "named.txt": b"two"}
+    assert keep(home, {"kept": "no such*"}, evidence) == (
+        "no such*: only the first 10,000 entries of the agent's folder were looked at",
+    )
+
+
+def test_folders_within_folders_are_followed_only_so_far(home, evidence):
+    deep = home / "sessions" / "/".join("d" * 40)
+    deep.mkdir(parents=True)
+    (deep / "t_s7.jsonl").touch()
+    (said,) = keep(home, WANTED, evidence)
+    assert said == "sessions/*_s7.jsonl: folders deeper than 32 in the agent's folder were not looked at"
+    assert list(evidence.iterdir()) == []
+
+
+def test_a_wanted_path_that_is_a_link_is_not_followed(home, evidence, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    (home / "named.txt").symlink_to(tmp_path / "secret")
+    (said,) = keep(home, {"kept.txt": "named.txt"}, evidence)
+    assert said.startswith("named.txt: cannot be read")
+    assert list(evidence.iterdir()) == []

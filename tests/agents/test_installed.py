@@ -86,6 +86,10 @@ def test_an_unknown_agent_is_refused_with_those_that_exist(checkout):
         "install-agent: no agent 'granite' can be installed; there are: pebble\n",
     )
     assert installs(checkout, "../pebble")[0] == 2
+    assert installs(checkout, "") == (
+        2,
+        "install-agent: which agent? make agent-NAME or bin/install-agent NAME; there are: pebble\n",
+    )
 
 
 def test_without_npm_it_says_so_with_a_code_of_its_own(checkout, tmp_path):
@@ -115,5 +119,5 @@ def test_an_installation_that_fails_leaves_what_was_there(checkout):
 def test_what_is_there_is_not_installed_again(checkout):
     assert installs(checkout)[0] == 0
     (checkout / ".agents" / "pebble" / "mark").touch()
-    assert installs(checkout) == (0, "")
+    assert installs(checkout) == (0, "install-agent: pebble is installed\n")
     assert (checkout / ".agents" / "pebble" / "mark").exists()

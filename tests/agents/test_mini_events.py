@@ -53,7 +53,7 @@ def trajectory(*messages, status="", calls=None):
     [
         (trajectory(answer(), exit_as("Submitted"), status="Submitted", calls=1), "done", "", 1),
         (trajectory(answer(), calls=2), None, "", 1),
-        (trajectory(answer(), exit_as("TimeExceeded"), status="TimeExceeded", calls=1), "limit", "", 1),
+        (trajectory(answer(), exit_as("TimeExceeded"), status="TimeExceeded", calls=1), "limit", "TimeExceeded", 1),
         (
             trajectory(answer(), exit_as("Timeout", exception_str="no answer"), status="Timeout", calls=2),
             "engine-error", "Timeout: no answer", 2,
@@ -78,6 +78,12 @@ def test_an_answer_that_it_could_not_use_is_a_claim_all_the_same(tmp_path):
     complaint = {"role": "user", "content": "Tool call error", "extra": answer(prompt_tokens=9)["extra"]}
     read = read_from(tmp_path, trajectory(answer(prompt_tokens=5), complaint))
     assert len(read.usage) == 2
+
+
+def test_zeros_in_place_of_usage_are_not_told(tmp_path):
+    read = read_from(tmp_path, trajectory(answer(prompt_tokens=0, completion_tokens=0)))
+    (claim,) = read.usage
+    assert (claim.input_tokens, claim.cached_tokens, claim.output_tokens, claim.reasoning_tokens) == (None,) * 4
 
 
 def test_the_submission_belongs_to_the_final_text(tmp_path):
@@ -124,3 +130,19 @@ def test_any_bytes_are_read_without_a_fault(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("mini")
     (folder / TRAJECTORY_FILE).write_bytes(content)
     assert is_sound(read_events(folder, 1))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "retries"),
+    [
+        ({"max_retries": 0, "num_retries": 0}, 0),
+        ({"max_retries": 0, "num_retries": 2}, None),
+        ({"max_retries": 0}, None),
+        ({"max_retries": False, "num_retries": False}, None),
+        (None, None),
+    ],
+)
+def test_it_made_no_second_try_only_where_its_settings_allow_none(tmp_path, kwargs, retries):
+    data = trajectory(answer())
+    data["info"]["config"] = {"model": {"model_kwargs": kwargs}}
+    assert read_from(tmp_path, data).retries == retries

@@ -122,7 +122,7 @@ def test_a_skill_is_offered_and_stands_in_the_record(pi, engine, wire, tmp_path)
     folder = tmp_path / "any name"
     folder.mkdir()
     (folder / "SKILL.md").write_text(SKILL.format(name="last-word", word="farewell"), encoding="utf-8")
-    read = ("read", {"path": "/tools/skills/last-word/SKILL.md"})
+    read = ("read", {"path": "/agent/skills/last-word/SKILL.md"})
     done = pi(wire.calls(read), wire.says("farewell"), args=(f"--skill={folder}",))
     assert done.ended == ("done", None)
     system = engine.requests[0]["body"]["messages"][0]["content"]
@@ -131,6 +131,23 @@ def test_a_skill_is_offered_and_stands_in_the_record(pi, engine, wire, tmp_path)
     assert "Say farewell." in engine.requests[1]["body"]["messages"][-1]["content"]
     (told,) = open_adapter(AgentSpec(name="pi", args=(f"--skill={folder}",))).configuration["skills"]
     assert (told["name"], told["version"], len(told["sha256"])) == ("last-word", "1.0", 64)
+
+
+def test_what_is_given_is_what_the_digest_is_of_whatever_happens_to_the_folder(tmp_path, make_request):
+    (tmp_path / "tool.sh").write_text("#!/bin/sh\necho ran\n", encoding="utf-8")
+    (tmp_path / "tool.sh").chmod(0o755)
+    page = tmp_path / "SKILL.md"
+    page.write_text(SKILL.format(name="still", word="first"), encoding="utf-8")
+    adapter = open_adapter(AgentSpec(name="pi", args=(f"--skill={tmp_path}",)))
+    digest = adapter.configuration["skills"][0]["sha256"]
+    page.write_text(SKILL.format(name="still", word="second"), encoding="utf-8")
+    place = Place(project="/box", home="/agent", url="http://127.0.0.1:1", mounted=lambda mount: mount.target)
+    command = adapter.command(make_request("Go."), place)
+    assert command.files["skills/still/SKILL.md"] == SKILL.format(name="still", word="first").encode()
+    assert command.executable == {"skills/still/tool.sh"}
+    assert [mount.target for mount in command.mounts] == ["/tools/pi/node_modules"]
+    other = open_adapter(AgentSpec(name="pi", args=(f"--skill={tmp_path}",)))
+    assert other.configuration["skills"][0]["sha256"] != digest
 
 
 def test_two_skills_of_one_name_are_refused_before_anything_runs(tmp_path):
@@ -160,6 +177,8 @@ def test_evidence_is_read_without_the_skill_that_was_given(tmp_path):
         ("--sampling=seed=NaN", "'NaN' is not a number"),
         ("--sampling=seed=true", "'true' is not a number"),
         ("--sampling=seed=1e400", "'1e400' is not a number"),
+        ("--sampling=max_tokens=9", "'max_tokens' is no sampling"),
+        ("--sampling=model=1", "'model' is no sampling"),
         ("--assumed-window=12", "expected tokens, 1000 or more, got '12'"),
         ("--assumed-window=many", "expected tokens, 1000 or more, got 'many'"),
         ("--model=x", "unrecognized arguments: --model=x"),

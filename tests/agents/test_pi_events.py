@@ -50,7 +50,17 @@ def test_a_session_that_went_well(read, version, reasoning):
     assert found.final_text
     assert all(one.response_id.startswith("chatcmpl-ok-") for one in found.usage)
     assert dict(found.unknown) == {}
-    assert found.tool_seconds > 0 or version == "0.73"
+    assert found.tool_seconds is None if version == "0.73" else found.tool_seconds > 0
+
+
+def test_tools_that_run_beside_each_other_take_the_time_of_the_longest(read):
+    def ran(call, milliseconds, at):
+        told = {"role": "toolResult", "toolCallId": call, "isError": False, "timestamp": at, "durationMs": milliseconds}
+        return {"type": "message_end", "message": told}
+
+    at = 1_796_046_123_000
+    found = read(ran("a", 2000, at), ran("b", 1500, at), ran("c", 500, at + 4000))
+    assert found.tool_seconds == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("version", ["0.73", "1.6"])
@@ -243,7 +253,7 @@ def test_any_stream_and_any_session_file_give_something(tmp_path, events, entrie
         assert all(number is None or number >= 0 for number in numbers)
         assert one.reasoning_tokens is None or one.reasoning_tokens <= one.output_tokens
     assert [one.index for one in found.usage] == list(range(len(found.usage)))
-    assert found.tool_seconds >= 0
+    assert found.tool_seconds is None or found.tool_seconds >= 0
     said = (found.end_detail, found.final_text, found.damage or "", *found.unknown, *found.differences)
     assert all(text.encode("utf-8") is not None for text in said)
 

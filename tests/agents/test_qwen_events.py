@@ -18,7 +18,7 @@ def test_a_session_that_went_well(tmp_path):
     assert [(one.input_tokens, one.cached_tokens, one.output_tokens) for one in read.usage] == COUNTS
     assert {(one.reasoning_tokens, one.response_id) for one in read.usage} == {(None, None)}
     assert (read.end, read.damage, read.unknown, read.differences) == ("done", None, {}, ())
-    assert read.tool_calls == 12
+    assert (read.tool_calls, read.retries, read.compactions) == (12, None, None)
     assert read.final_text.startswith("`csv_totals.py` is done.")
 
 
@@ -56,3 +56,11 @@ def test_a_request_that_failed(tmp_path):
     read = read_events(tmp_path, 1)
     assert (read.end, read.end_detail) == ("engine-error", error["message"])
     assert [one.error for one in read.usage] == [error["message"]]
+
+
+def test_second_tries_are_known_but_their_number_is_not(tmp_path):
+    """As version 0.24.4 told of one try after an empty answer: once before it waited and once after."""
+    again = {"type": "system", "subtype": "retry", "data": {"reason": "retry", "discardedToolCalls": 0}}
+    write(tmp_path / EVENTS_FILE, [again, again, block(input_tokens=9, output_tokens=3)])
+    read = read_events(tmp_path, 1)
+    assert (dict(read.unknown), read.retries, len(read.usage)) == ({}, None, 1)

@@ -103,18 +103,19 @@ def test_no_child_outlives_its_session(engine, profile, make_request, project, t
 
 
 class Client:
-    """Asks for a stream, and reads it or does not."""
+    """Asks for a stream or for an answer in one piece, and reads it or does not."""
 
     name, version, speaks_unix = "client", "0", True
 
-    def __init__(self, *, reads):
+    def __init__(self, *, reads=True, body='{"stream":true}'):
         self.reads = reads
+        self.body = body
 
     def command(self, request, place):
         script = f"""
 import socket, sys, time
 c = socket.create_connection(("127.0.0.1", int({place.url!r}.rpartition(":")[2])))
-c.sendall(b"POST /v1/chat/completions HTTP/1.1\\r\\nContent-Length: 2\\r\\n\\r\\n{{}}")
+c.sendall(b"POST /v1/chat/completions HTTP/1.1\\r\\nContent-Length: {len(self.body)}\\r\\n\\r\\n" + {self.body.encode()!r})
 while {self.reads} and c.recv(1 << 20):
     pass
 time.sleep(300)
@@ -125,29 +126,47 @@ time.sleep(300)
         return BUILTIN.read_events(folder, session)
 
 
+@pytest.fixture
+def relayed_session(engine, bare_box, profile, make_request, tmp_path):
+    """Runs a client against the engine server behind a real relay; the result, and the exchange as the relay saw it."""
+
+    def run(client, **limits):
+        request = make_request(**limits)
+        with Relay("127.0.0.1", engine.address.port, api_key=None) as relay:
+            result = run_session(
+                request,
+                adapter=client,
+                box=bare_box,
+                relay=relay.open_session(request.label, request.evidence),
+                home=tmp_path / "home",
+                exchanges=lambda: relay.exchanges(request.label),
+                progress_of=lambda: relay.progress(request.label),
+                last_answer=str,
+                engine_dead=lambda: None,
+                profile=profile,
+                progress=lambda _: None,
+                stop_requested=lambda: False,
+            )
+            (exchange,) = relay.close_session(request.label)
+        return result, exchange
+
+    return run
+
+
 @pytest.mark.parametrize(("reads", "expected"), [(True, ("engine-error", "stall")), (False, ("limit", "no-progress"))])
-def test_who_is_silent_is_told_by_who_reads(
-    engine, bare_box, profile, make_request, wire, *, tmp_path, reads, expected
-):
+def test_who_is_silent_is_told_by_who_reads(engine, relayed_session, wire, *, reads, expected):
     """The same engine, which goes silent behind more than the relay holds for a client that lags behind."""
     comments = (b": " + b"x" * 1_000_000 + b"\n\n") * 24
     engine.replies = [wire.Reply(data=wire.head() + comments, then="stall")]
-    request = make_request(no_progress_seconds=2.0)
-    with Relay("127.0.0.1", engine.address.port, api_key=None) as relay:
-        result = run_session(
-            request,
-            adapter=Client(reads=reads),
-            box=bare_box,
-            relay=relay.open_session(request.label, request.evidence),
-            home=tmp_path / "home",
-            exchanges=lambda: relay.exchanges(request.label),
-            progress_of=lambda: relay.progress(request.label),
-            last_answer=str,
-            engine_dead=lambda: None,
-            profile=profile,
-            progress=lambda _: None,
-            stop_requested=lambda: False,
-        )
-        (exchange,) = relay.close_session(request.label)
+    result, exchange = relayed_session(Client(reads=reads), no_progress_seconds=2.0)
     assert (result.outcome, result.kind) == expected
     assert exchange.error.startswith("aborted: ")
+
+
+@pytest.mark.parametrize(("body", "whole_session"), [('{"stream":true}', False), ("{}", True)])
+def test_an_answer_in_one_piece_is_waited_for_to_the_wall_clock(engine, relayed_session, wire, *, body, whole_session):
+    """Nobody can see whether it is on its way; an engine that gave nothing for half of the session has stalled then."""
+    engine.replies = [wire.Reply(data=b"", then="stall")]
+    result, _ = relayed_session(Client(body=body), seconds=1.5 if whole_session else 60, no_progress_seconds=0.3)
+    assert (result.outcome, result.kind) == ("engine-error", "stall")
+    assert result.seconds >= (1.5 if whole_session else 0.3)

@@ -11,7 +11,7 @@ from bench.agents.session_outcome import SessionFacts, judge_session
 from bench.contracts import ExchangeSummary, SessionProgress
 
 
-def exchange(*, index=0, status=200, finish="stop", error=None, at=1.0):
+def exchange(*, index=0, status=200, finish="stop", error=None, at=1.0, sent=None):
     return ExchangeSummary(
         index=index,
         status=status,
@@ -19,6 +19,7 @@ def exchange(*, index=0, status=200, finish="stop", error=None, at=1.0):
         prompt_tokens=10,
         output_tokens=5,
         error=error,
+        sent_at=at - 0.5 if sent is None else sent,
         ended_at=at,
     )
 
@@ -27,6 +28,11 @@ WHOLE = exchange()
 ABORTED = exchange(finish=None, error="aborted: the client went away before the answer's end")
 FAILED = exchange(status=500, finish=None, error="boom")
 RESET = exchange(status=None, finish=None, error="reset: broken off")
+BUSY = exchange(status=503, finish=None, error="busy")
+TOO_LONG = exchange(status=400, finish=None, error="context_length_exceeded")
+NO_MEMORY = exchange(status=400, finish=None, error="insufficient_memory: 9")
+CALL = exchange(finish="tool_calls")
+CUT_OFF = exchange(status=None, finish=None, error=ABORTED.error)
 
 
 def facts(*exchanges, end="done", detail="", text="Done.", told=None, **more):
@@ -54,8 +60,22 @@ def facts(*exchanges, end="done", detail="", text="Done.", told=None, **more):
     return SessionFacts(seconds_limit=60, requests_limit=9, exchanges=exchanges, events=events, **held)
 
 
-def later(one):
-    return replace(one, index=one.index + 1, ended_at=one.ended_at + 1)
+def later(one, by=1):
+    return replace(one, index=one.index + by, sent_at=one.sent_at + by, ended_at=one.ended_at + by)
+
+
+def one_by_one(*exchanges):
+    return [later(one, by) for by, one in enumerate(exchanges)]
+
+
+def at_limit(*exchanges, end=None, cut_by="seconds", **more):
+    return facts(*one_by_one(*exchanges), end=end, cut_by=cut_by, **more)
+
+
+def beside(failed, *, sent, end="engine-error"):
+    """The failure, and the whole answer to what was asked beside it, which came a little later."""
+    side = exchange(index=2, at=2.1, sent=sent)
+    return facts(CALL, later(failed), side, end=end, detail="it failed")
 
 
 def told(*exchanges):
@@ -65,7 +85,7 @@ def told(*exchanges):
 
 def again(failed, *, end=None, **more):
     """An agent that was ended after the same failure eight times."""
-    return facts(WHOLE, *[failed] * 8, end=end, cut_by="failures", **more)
+    return facts(*one_by_one(WHOLE, *[failed] * 8), end=end, cut_by="failures", **more)
 
 
 def round_and_round(**more):
@@ -85,7 +105,7 @@ TABLE = {
     "memory": (told(exchange(status=400, error="insufficient_memory: 9")), ("engine-error", "memory")),
     "memory inside a 200": (told(exchange(error="out of memory")), ("engine-error", "memory")),
     "context": (told(exchange(status=400, error="context_length_exceeded")), ("engine-error", "context")),
-    "error inside a 200": (told(exchange(error="slot is gone")), ("engine-error", "http-200")),
+    "error inside a 200": (told(exchange(error="slot is gone")), ("engine-error", "error-in-answer")),
     "a request that is wrong": (told(exchange(status=400, error="invalid")), ("agent-error", "http-400")),
     "too many requests": (told(exchange(status=429, error="slow down")), ("engine-error", "http-429")),
     "a refusal that something else asked for, agent killed": (
@@ -121,12 +141,20 @@ TABLE = {
         again(exchange(status=400, error="context_length_exceeded"), told={"retries": 1}),
         ("engine-error", "context"),
     ),
+    "prompts that are too long, and summaries that do not help, in silence": (
+        facts(*one_by_one(CALL, *[TOO_LONG, WHOLE] * 8), end=None, cut_by="failures"),
+        ("engine-error", "context"),
+    ),
+    "a want of memory and summaries that do not help, in silence": (
+        facts(*one_by_one(CALL, *[NO_MEMORY, WHOLE] * 8), end=None, cut_by="failures"),
+        ("agent-error", "memory"),
+    ),
     "failures that are the request's": (
         again(exchange(status=400, error="bad"), told={"retries": 1}),
         ("agent-error", "http-400"),
     ),
     "one of the failures could be asked for": (
-        facts(*[RESET] * 7, FAILED, RESET, end=None, cut_by="failures"),
+        facts(*one_by_one(*[RESET] * 7, FAILED, RESET), end=None, cut_by="failures"),
         ("agent-error", "reset"),
     ),
     "no answer at all": (told(exchange(status=None, error="?")), ("engine-error", "truncated")),
@@ -173,9 +201,61 @@ TABLE = {
     "a fault that the relay did not see": (facts(WHOLE, end="engine-error"), ("agent-error", "crash")),
     "length": (facts(exchange(finish="length"), end="length"), ("limit", "output-tokens")),
     "length taken for done": (facts(exchange(finish="length")), ("limit", "output-tokens")),
-    "the agent's own request limit": (facts(WHOLE, end="limit"), ("limit", "requests")),
+    "an agent that knows our request limit": (facts(*[WHOLE] * 9, end="limit"), ("limit", "requests")),
+    "the agent's own limit": (facts(WHOLE, end="limit", detail="TimeExceeded"), ("limit", "agent-limit")),
     "request limit": (facts(WHOLE, end=None, cut_by="requests"), ("limit", "requests")),
     "wall clock while the engine is silent": (facts(ABORTED, end=None, cut_by="seconds"), ("limit", "seconds")),
+    "resets up to the wall clock": (at_limit(CALL, RESET, RESET), ("engine-error", "reset")),
+    "resets up to the request limit": (at_limit(CALL, RESET, RESET, cut_by="requests"), ("engine-error", "reset")),
+    "resets up to the silence of the agent": (
+        at_limit(CALL, RESET, RESET, cut_by="no-progress"),
+        ("engine-error", "reset"),
+    ),
+    "seven refusals of a state up to the wall clock": (at_limit(CALL, *[BUSY] * 7), ("engine-error", "http-503")),
+    "resets up to the wall clock, which cuts the last try": (
+        at_limit(CALL, RESET, RESET, CUT_OFF),
+        ("engine-error", "reset"),
+    ),
+    "resets, and an answer that had begun when the wall clock came": (
+        at_limit(CALL, RESET, RESET, ABORTED),
+        ("limit", "seconds"),
+    ),
+    "one reset before the wall clock": (at_limit(CALL, RESET), ("limit", "seconds")),
+    "resets that the agent got over": (at_limit(RESET, RESET, CALL), ("limit", "seconds")),
+    "resets up to a limit of the disk": (at_limit(RESET, RESET, cut_by="disk"), ("limit", "disk")),
+    "failures that somebody may have asked for": (at_limit(CALL, FAILED, FAILED), ("limit", "seconds")),
+    "the same where the agent had asked twice before": (
+        at_limit(CALL, FAILED, FAILED, told={"retries": 1}),
+        ("limit", "seconds"),
+    ),
+    "the same where it ended so, but its process stayed": (
+        at_limit(CALL, FAILED, end="engine-error"),
+        ("engine-error", "http-500"),
+    ),
+    "a wrong request that it ended with": (
+        at_limit(CALL, exchange(status=400, finish=None, error="bad"), end="engine-error"),
+        ("limit", "seconds"),
+    ),
+    "overflow and summary in turn up to the request limit": (
+        at_limit(CALL, *[TOO_LONG, WHOLE] * 3, cut_by="requests"),
+        ("engine-error", "context"),
+    ),
+    "overflow, summary, overflow": (at_limit(CALL, TOO_LONG, WHOLE, TOO_LONG), ("engine-error", "context")),
+    "an overflow that it tells, and a summary": (
+        at_limit(CALL, TOO_LONG, WHOLE, end="engine-error"),
+        ("engine-error", "context"),
+    ),
+    "an overflow that it got over": (at_limit(CALL, TOO_LONG, WHOLE, CALL), ("limit", "seconds")),
+    "overflows between which work gets on": (at_limit(*[TOO_LONG, CALL] * 4), ("limit", "seconds")),
+    "memory and summary in turn, in silence": (at_limit(CALL, *[NO_MEMORY, WHOLE] * 3), ("limit", "seconds")),
+    "memory and summary in turn, told": (
+        at_limit(CALL, *[NO_MEMORY, WHOLE] * 3, end="engine-error"),
+        ("engine-error", "memory"),
+    ),
+    "a reset, and what was under way beside it": (beside(RESET, sent=1.8), ("engine-error", "reset")),
+    "a refusal, and what was under way beside it": (beside(BUSY, sent=1.8), ("engine-error", "http-503")),
+    "a reset, and what was asked after it": (beside(RESET, sent=2.05), ("agent-error", "crash")),
+    "a reset that the agent does not end for": (beside(RESET, sent=1.8, end="agent-error"), ("agent-error", "crash")),
     "asked to stop": (facts(FAILED, end=None, cut_by="asked", engine_dead="gone"), ("interrupted", None)),
     "engine dead": (facts(FAILED, engine_dead="gone"), ("engine-error", "engine-dead")),
     "engine dead, agent cut": (

@@ -9,6 +9,7 @@ import pytest
 from bench.agents import skill as skill_module
 from bench.agents.skill import read_skill
 from bench.errors import UsageError
+from bench.spec import REPOSITORY
 
 FRONT = "---\nname: csv-care\ndescription: How to read CSV with care.\nversion: 1.2\n---\n# Care\n"
 
@@ -23,7 +24,8 @@ def folder(tmp_path):
 
 def test_a_skill_has_a_name_a_version_and_a_digest(folder):
     found = read_skill(folder)
-    assert (found.identity.name, found.identity.version, found.folder) == ("csv-care", "1.2", folder)
+    assert (found.identity.name, found.identity.version) == ("csv-care", "1.2")
+    assert found.files == {"SKILL.md": FRONT.encode()}
     assert len(found.identity.sha256) == 64
 
 
@@ -112,3 +114,9 @@ def test_too_many_files_are_refused(folder):
 def test_a_folder_that_is_no_skill_is_told(tmp_path, name, said):
     with pytest.raises(UsageError, match=said):
         read_skill(tmp_path / name)
+
+
+@pytest.mark.parametrize("place", ["hidden", "hidden/csv-totals", "."])
+def test_hidden_cases_are_no_skill(place):
+    with pytest.raises(UsageError, match="no agent is shown hidden cases"):
+        read_skill(REPOSITORY / place)

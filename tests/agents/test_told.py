@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.agents.told import (
+    UNKNOWN_NAMES,
     Claims,
+    UnknownEvents,
     added,
     count,
     covered,
@@ -84,3 +86,13 @@ def test_a_claim_never_holds_more_reasoning_than_output():
         (3, 0, 5, None),
         (3, 1, None, 9),
     ]
+
+
+def test_a_flood_of_unknown_names_is_counted_and_not_kept():
+    unknown = UnknownEvents()
+    for number in range(UNKNOWN_NAMES + 500):
+        unknown.note(f"odd_{number}")
+    unknown.note("odd_3")
+    unknown.note({"no": "name"}, "item ")
+    assert len(unknown) == UNKNOWN_NAMES + 1
+    assert (unknown["odd_3"], unknown["others"], unknown.total()) == (2, 501, UNKNOWN_NAMES + 502)

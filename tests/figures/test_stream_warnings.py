@@ -12,6 +12,7 @@ from bench.agents.adapters import AgentEvents
 from bench.figures.compute import compute
 from bench.figures.run_evidence import Evidence
 from bench.figures.stream_warnings import event_warnings, stream_warnings
+from bench.records.schema import JournalEntry
 
 EVENTS = AgentEvents(
     usage=(), requests=0, tool_calls=0, compactions=0, final_text="", end="done", end_detail="", damage=None
@@ -78,6 +79,33 @@ def test_what_stands_alone_is_told_by_kind(warnings, request_of, claim_of):
     assert residual.startswith("14 tokens lie between the agent's claims and what passed the relay")
 
 
+def test_answers_of_an_agent_that_gives_no_counts_are_only_counted(warnings, figures, request_of, claim_of):
+    """aider: its counts are estimates. What one side tells more often than the other is said all the same."""
+    requests = tuple(request_of(index=n, response_id=f"r{n}", prompt_tokens=500, output_tokens=9) for n in range(3))
+    claims = tuple(claim_of(index=n) for n in range(3))
+    assert warnings(requests=requests, usage=claims) == ()
+    (more,) = warnings(requests=requests, usage=claims[:2])
+    assert more.startswith("requests without a claim of the agent: 1, of these the agent claims no such response (1)")
+    (fewer,) = warnings(requests=requests[:2], usage=claims)
+    assert fewer.startswith("claims of the agent without a request at the relay: 1")
+    elsewhere = tuple(replace(one, session=2) for one in claims)
+    assert len(warnings(requests=requests, usage=elsewhere)) == 2
+    found = figures(requests=requests, usage=claims)
+    for name in ("residual_agent_relay_tokens", "residual_agent_engine_tokens"):
+        assert (found[name].value, found[name].reason) == (None, "the agent gives no token counts")
+
+
+def test_a_claim_without_counts_beside_others_stands_alone(warnings, request_of, claim_of):
+    requests = tuple(request_of(index=n, response_id=f"r{n}", prompt_tokens=500, output_tokens=9) for n in range(2))
+    counted = claim_of(response_id="r0", input_tokens=500, cached_tokens=0, output_tokens=9)
+    lonely, claimed, residual = warnings(requests=requests, usage=(counted, claim_of(index=1)))
+    assert (lonely.split(":")[0], claimed.split(":")[0]) == (
+        "requests without a claim of the agent",
+        "claims of the agent without a request at the relay",
+    )
+    assert residual.startswith("509 tokens lie between")
+
+
 def test_an_agent_that_was_ended_need_not_tell_of_what_it_broke_off(warnings, request_of, session_of):
     requests = (request_of(error="aborted: the client went away before the answer's end"),)
     assert warnings(requests=requests, sessions=(session_of(outcome="limit"),)) == ()
@@ -123,3 +151,18 @@ def test_whatever_an_agent_wrote_is_short_and_printable(unknown, differences):
         assert "\n" not in said
         assert "\x1b" not in said
         said.encode()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "said"), [(300, ("answers over the limit of 300 output tokens: 1, the longest of 1,444",)), (1444, ())]
+)
+def test_an_answer_over_the_limit_is_said(warnings, request_of, claim_of, allowed, said):
+    pairs = [both(request_of, claim_of, index, output=output) for index, output in enumerate((300, 1444))]
+    requests, claims = zip(*pairs, strict=True)
+    opened = JournalEntry(
+        seq=1,
+        event="segment-started",
+        at=0.0,
+        detail={"configuration": {"limits": {"output_tokens_per_request": allowed}}},
+    )
+    assert warnings(requests=requests, usage=claims, retries=0, compactions=0, journal=(opened,)) == said

@@ -197,7 +197,7 @@ def test_an_engine_error_is_the_same_attempt_again_after_a_longer_and_longer_wai
 @pytest.mark.parametrize(
     ("kind", "uncharged"),
     [
-        *((kind, True) for kind in ("memory", "http-500", "http-503", "http-429", "http-200", "reset", "stall")),
+        *((kind, True) for kind in ("memory", "http-500", "http-503", "http-429", "error-in-answer", "reset", "stall")),
         *((kind, True) for kind in ("truncated", "refused", "malformed")),
         ("context", False),
     ],

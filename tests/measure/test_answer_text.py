@@ -87,4 +87,25 @@ def test_the_last_words_are_those_of_the_conversation(relayed, play, tmp_path, a
     for body, _ in asked:
         play.ask(address, play.post(json.dumps({**body, "stream": True}).encode(), extra="Connection: close\r\n"))
     relay.close_session(play.label())
-    assert last_answer_text(tmp_path / "exchanges.jsonl") == said
+    assert last_answer_text(tmp_path / "exchanges.jsonl", "") == said
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("I looked.\nVERDICT:  CHANGES\n", "I looked. VERDICT: CHANGES"),
+        ("VERDICT: ACCEPT", "VERDICT: ACCEPT"),
+        ("words that no answer has", "VERDICT: ACCEPT"),
+        ("", "VERDICT: ACCEPT"),
+    ],
+)
+def test_of_two_that_asked_the_one_that_the_agent_quotes_is_meant(relayed, play, tmp_path, told, said):
+    """Whatever lives in the box can ask the model something after the agent's last answer; spacing is no difference."""
+    answers = ("I looked. VERDICT: CHANGES", "VERDICT: ACCEPT")
+    _, relay, address = relayed(
+        *(play.whole_stream(play.delta(text), play.delta(finish="stop"), play.DONE) for text in answers)
+    )
+    for _ in answers:
+        play.ask(address, play.post(json.dumps({**TURN, "stream": True}).encode(), extra="Connection: close\r\n"))
+    relay.close_session(play.label())
+    assert last_answer_text(tmp_path / "exchanges.jsonl", told) == said

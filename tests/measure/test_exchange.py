@@ -149,6 +149,44 @@ def test_a_line_that_unpacks_to_a_giant_is_refused():
         decode_line(json.dumps(line).encode(), before=b"")
 
 
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+_WHOLE = json.loads(encode_line(exchange(request=b"abc", response=b"{}", arrivals=((1, 101.0),)), before=b""))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.dictionaries(st.sampled_from([*_WHOLE, *_WHOLE["label"]]), _JSON)
+    | st.dictionaries(st.sampled_from([*_WHOLE]), _JSON, max_size=1).map(lambda forged: {**_WHOLE, **forged})
+    | st.dictionaries(st.sampled_from([*_WHOLE["label"]]), _JSON, min_size=1, max_size=1).map(
+        lambda forged: {**_WHOLE, "label": {**_WHOLE["label"], **forged}}
+    )
+    | _JSON
+)
+def test_whatever_a_line_holds_it_is_an_exchange_or_damaged(profile, data):
+    try:
+        one = decode_line(json.dumps(data).encode(), before=b"")
+    except (ValueError, KeyError):
+        return
+    assert type(one.index) is int
+    assert isinstance(one.ended_at - one.sent_at, int | float)
+    assert request_record(one, profile).index == one.index
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("index", {"a": 1}), ("ended_at", "1"), ("ended_at", float("inf")), ("status", "200"), ("streamed", 1)],
+)
+def test_a_value_of_another_type_is_damage(tmp_path, name, value):
+    path = tmp_path / "exchanges.jsonl"
+    path.write_text(json.dumps({**_WHOLE, name: value}) + "\n")
+    with pytest.raises(EvidenceError, match=f"line 1 is damaged \\({name} is "):
+        read_exchanges(path, warn=pytest.fail)
+
+
 def test_all_counts_and_timings(profile):
     record = request_record(
         exchange(response=stream(token(), finish(), {"choices": [], "usage": USAGE, "timings": TIMINGS})), profile

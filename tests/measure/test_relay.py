@@ -194,6 +194,19 @@ def test_faults_before_an_answer(relayed, play, tmp_path, name, said):
     assert kept(tmp_path)[0].status is None
 
 
+def test_an_answer_in_one_piece_may_take_longer_than_a_stream(play, relayed):
+    """The engine sends nothing to either, and both are given up, each after its own time."""
+    silent = [play.UNTIL_CLIENT_LEAVES]
+    engine, relay, address = relayed(silent, stall_seconds=0.1, one_piece_stall_seconds=0.3)
+    engine.plays.append(silent)
+    for body in (b"{}", b'{"stream":true}'):
+        play.ask(address, play.post(body))
+    one_piece, streamed = relay.exchanges(play.label())
+    assert one_piece.error == "stalled: the engine sent nothing for 0.3 s"
+    assert one_piece.ended_at - one_piece.sent_at >= 0.25
+    assert streamed.error == "stalled: the engine sent nothing for 0.1 s"
+
+
 def test_an_engine_that_takes_no_connection(play, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]

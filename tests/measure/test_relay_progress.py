@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -30,6 +31,13 @@ def clock():
     return Clock()
 
 
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 class Opened:
     """A session whose only answer comes piece by piece, each when the test wants it; the engine then stays."""
 
@@ -43,8 +51,7 @@ class Opened:
 
     def ask(self):
         self.connection.sendall(self._request)
-        while not self.engine.played or not self.engine.played[0].body:
-            pass
+        until(lambda: self.engine.played and self.engine.played[0].body)
 
     def gives(self, number):
         """The engine sends its next piece, and the client has some of it."""
@@ -79,8 +86,8 @@ def opened(relayed, play, clock):
         yield start
 
 
-def stands(underway, idle, *, held_back=False):
-    return SessionProgress(underway=underway, idle_seconds=idle, held_back=held_back)
+def stands(underway, idle, *, held_back=False, in_one_piece=False):
+    return SessionProgress(underway=underway, idle_seconds=idle, held_back=held_back, in_one_piece=in_one_piece)
 
 
 def test_a_session_that_asks_nothing_is_idle_since_it_was_opened(opened, clock):
@@ -124,15 +131,34 @@ def test_a_token_counts_from_when_it_came_not_from_when_it_was_looked_at(opened,
 
 def test_an_answer_in_one_piece_is_progress_only_at_its_end(opened, clock, play):
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n"
-    session = opened(head + b'{"id"', b':"c"  ', b"}")
+    session = opened(head + b'{"id"', b':"c"  ', b"}", request=play.post(b"{}"))
     session.ask()
+    assert session.progress == stands(1, 0, in_one_piece=True)
     clock.now += 3
     session.gives(0)
     clock.now += 3
     session.gives(1)
-    assert session.progress == stands(1, 6)
+    assert session.progress == stands(1, 6, in_one_piece=True)
     session.to_end(play)
     assert session.progress == stands(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"stream": true}', False),
+        (b'{"messages": [], "stream" :\ttrue}', False),
+        (b'{"stream": false}', True),
+        (b'{"messages": [{"content": "\\"stream\\": true"}]}', True),
+        (b"no JSON", True),
+    ],
+)
+def test_who_asked_for_no_stream_gets_an_answer_in_one_piece(opened, play, body, expected):
+    session = opened(play.sse_head(), request=play.post(body))
+    session.ask()
+    assert session.progress.in_one_piece is expected
+    session.gives(0)
+    assert not session.progress.in_one_piece, "it comes as a stream all the same"
 
 
 def test_a_refused_connection_is_an_answer_that_ended(clock, play, tmp_path):
@@ -164,17 +190,15 @@ def test_a_client_that_does_not_read_holds_back(opened, clock, play):
     session.ask()
     for gate in session.gates[:-1]:
         gate.set()
-    for _ in range(2000):
-        if session.progress.held_back:
-            break
-        threading.Event().wait(0.01)
-    assert session.progress.held_back
+    until(lambda: session.progress.held_back)
     assert session.progress.underway == 1
     clock.now += 50
     assert session.progress == stands(1, 50, held_back=True)
     received = 0
     while received < 23_000_000:
-        received += len(session.connection.recv(1 << 20))
+        piece = session.connection.recv(1 << 20)  # no longer than its timeout
+        assert piece
+        received += len(piece)
     assert session.progress == stands(1, 0)
 
 
@@ -202,8 +226,7 @@ def test_a_client_that_leaves_because_of_an_error_does_not_hide_it(opened, play,
     session.gives(0)
     session.gives(1)
     session.connection.close()
-    while session.progress.underway:
-        pass
+    until(lambda: not session.progress.underway)
     session.gates[2].set()
     (summary,) = session.relay.exchanges(play.label())
     assert summary.error == "slot is gone (type server_error)"
@@ -228,6 +251,6 @@ def test_an_answer_whose_connection_ends_late_comes_before_the_next_one(opened, 
     session.gates[1].set()
     ended = session.relay.exchanges(play.label())
     assert [one.finish_reason for one in sorted(ended, key=lambda one: one.ended_at)] == ["tool_calls", "stop"]
-    assert last_answer_text(tmp_path / "exchanges.jsonl") == "second"
+    assert last_answer_text(tmp_path / "exchanges.jsonl", "") == "second"
     kept = read_exchanges(tmp_path / "exchanges.jsonl", warn=pytest.fail)
     assert [one.index for one in sorted(kept, key=lambda one: one.ended_at)] == [1, 0], "the connections ended so"

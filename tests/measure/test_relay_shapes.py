@@ -260,6 +260,17 @@ def test_an_engine_that_does_not_end(exchanged, play, path, how, fault):
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_half_of_a_plain_body_that_ends_in_order(exchanged, play, path):
+    """Its length is right, and what is missing is only seen by reading it."""
+    body = b'{"id": "c", "choices": [{"index": 0, "mess'
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    _, exchange, record = exchanged(path, [head + body])
+    assert (exchange.fault, record.status) == (None, 200)
+    assert record.error.startswith("truncated: ")
+    assert "not JSON" in record.error
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_a_client_that_goes_away(relayed, play, tmp_path, profile, path):
     said = SPOKEN[path]
     parts = [play.sse_head(), play.chunk(said.opening), play.chunk(said.text), play.UNTIL_CLIENT_LEAVES]

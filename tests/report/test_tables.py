@@ -54,9 +54,43 @@ def test_a_measured_record_does_not_say_simulated(small_record):
 def test_sessions_are_listed_and_below_them_why_some_were_not_done(small_record):
     lines = tables.sessions(small_record).splitlines()
     assert lines[-1] == "001 engine-error (memory): no memory"
-    assert lines[0].split() == ["no.", "role", "task", "try", "outcome", "reqs", "output", "wall"]
+    assert lines[0] == tables.SIMULATED
+    assert lines[1].split() == ["no.", "role", "task", "try", "outcome", "reqs", "output", "wall"]
     done = replace(small_record.sessions[0], outcome="done", kind=None, reason="")
-    assert len(tables.sessions(replace(small_record, sessions=(done,))).splitlines()) == 3
+    assert len(tables.sessions(replace(small_record, sessions=(done,))).splitlines()) == 4
+    assert tables.SIMULATED not in tables.sessions(replace(small_record, simulated=False))
+
+
+def test_sessions_that_ended_alike_are_told_in_one_line(small_record):
+    row = small_record.sessions[0]
+    rows = [replace(row, session=number, retry=number - 5) for number in range(5, 21)]
+    other = replace(row, session=2, reason="another")
+    again = replace(row, session=23)
+    lines = tables.sessions(replace(small_record, sessions=(row, other, *rows, again))).splitlines()
+    assert lines[-2:] == [
+        "sessions 001, 005-020, 023 engine-error (memory): no memory",
+        "002 engine-error (memory): another",
+    ]
+    assert "1 r15" in lines[-5]
+    assert lines[-3].startswith("try: the attempt; r1, r2: its retries")
+
+
+def test_the_list_tells_runs_apart_one_line_each(small_record):
+    pi = {**small_record.identity, "agent": "pi", "agent_args": "--thinking=high\n--skill=a"}
+    builtin = {**small_record.identity, "agent": "builtin", "agent_args": ""}
+    idle = tuple(replace(case, outcome="not-run", reason="no engine") for case in small_record.cases)
+    records = [
+        replace(small_record, identity=pi),
+        "x: no record yet",
+        replace(small_record, run_id="two", end="blocked", identity=builtin, cases=idle),
+    ]
+    run_id = small_record.run_id
+    assert tables.runs(records) == [
+        f"{run_id}  complete  sound  pi --thinking=high --skill=a  model 1 of 2",
+        "x: no record yet",
+        f"{'two':<{len(run_id)}}  blocked   sound  {'builtin':<28}  not scored",
+    ]
+    assert tables.runs([]) == []
 
 
 def test_the_widest_sessions_fit_a_terminal(small_record):
@@ -75,12 +109,12 @@ def test_the_widest_sessions_fit_a_terminal(small_record):
     long = replace(widest, session=2, **dict.fromkeys(parts, 360_000.0))
     short = replace(widest, session=3, **dict.fromkeys(parts, 0.0004))
     text = tables.sessions(replace(small_record, sessions=(widest, long, short)))
-    rows = text.splitlines()
-    assert all(len(row) <= 120 for row in rows[:5])
+    rows = text.splitlines()[1:]
+    assert max(len(row) for row in rows[:5]) <= 120
     assert rows[2].split()[-10:] == ["999.9", "s"] * 5
     assert rows[3].split()[-2:] == ["100.0", "h"]
     assert rows[4].split()[-2:] == ["0", "ms"]
-    assert rows[5] == "r1, r2: the same attempt begun again after an engine error"
+    assert rows[5] == "try: the attempt; r1, r2: its retries, begun again after an engine error and never charged"
     assert all(len(row) < 400 and row.isprintable() for row in rows)
 
 
@@ -136,7 +170,7 @@ def test_requests_are_listed_one_row_each():
         }
     )
     failed = replace(one, index=3, error="HTTP 400\x1b[31m" + "x" * 100, decode_seconds=None, drafted_tokens=None)
-    _, _, first, second = tables.requests([one, failed]).splitlines()
+    _, _, first, second = tables.requests([one, failed], simulated=False).splitlines()
     assert first.split() == [
         "007",
         "2",

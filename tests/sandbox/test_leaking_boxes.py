@@ -62,6 +62,43 @@ def test_hidden_cases_that_are_there(sound, tmp_path):
     assert found["read.hidden"] == f"it succeeded: {REPOSITORY / 'hidden'}"
 
 
+_WEAKENED = r"""#!/bin/bash
+# Bubblewrap without some of its arguments: a line of `dropped` is one word, or two that follow each other.
+here=${0%/*}
+if [ "$1" = --version ]; then exec "$here/real" --version; fi
+listing=$2; shift 2
+mapfile -d '' -u "$listing" words
+exec {listing}<&-
+for ((at = 0; at < ${#words[@]}; at++)); do
+  if /bin/grep -qxF -- "${words[at]} ${words[at+1]}" "$here/dropped"; then at=$((at + 1))
+  elif ! /bin/grep -qxF -- "${words[at]}" "$here/dropped"; then printf '%s\0' "${words[at]}"; fi
+done >"$here/kept"
+exec {kept}<"$here/kept"
+exec -c -a bwrap "$here/real" --args "$kept" "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("dropped", "found"),
+    [
+        ("", set()),
+        ("--remount-ro /", {"write.root"}),
+        ("--unshare-uts\n--hostname box", {"read.host-name"}),
+        # An ordinary user's command is itself the first process of its box, which ends with it.
+        ("--die-with-parent", {"process.outlives"} if os.geteuid() == 0 else set()),
+    ],
+)
+def test_a_bubblewrap_that_does_less(tmp_path, monkeypatch, sound, dropped, found):
+    (tmp_path / "real").symlink_to(sound._program)
+    (tmp_path / "dropped").write_text(dropped)
+    (tmp_path / "bwrap").write_text(_WEAKENED)
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    weak = open_box(unsafe=False)
+    assert weak._program == tmp_path / "bwrap"
+    assert set(broken(weak, lambda plan: plan)) == found
+
+
 def test_the_repository_itself_is_refused_by_the_box(sound):
     with pytest.raises(UsageError, match="must not be seen from inside a box"):
         broken(sound, mounting(REPOSITORY, REPOSITORY))

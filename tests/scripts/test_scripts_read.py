@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.engines.embedded.script_file import load_script
 from bench.loop.plan import first_plan_problems
 from bench.loop.plan_file import read_plan
 from bench.spec import REPOSITORY, Limits
@@ -30,6 +31,23 @@ def test_a_script_parses_and_every_session_ends(script, name):
         if session.role in ("reviewer", "final-reviewer"):
             assert re.search(r"\nVERDICT: (ACCEPT|CHANGES)$", session.turns[-1].say)
             assert any(intent.verb in ("read", "run") for turn in session.turns for intent in turn.intents)
+
+
+@pytest.mark.parametrize(
+    "place",
+    sorted((REPOSITORY / "fixtures" / "scripts").glob("*/*/script.yaml")),
+    ids=lambda at: f"{at.parent.parent.name}-{at.parent.name}",
+)
+def test_what_depends_on_each_other_stands_in_different_turns(place):
+    """Some agents run the tool calls of one answer at the same time."""
+    for session in load_script(place.parent).sessions:
+        for turn in session.turns:
+            written = [intent.path for intent in turn.intents if intent.verb in ("write", "edit")]
+            others = [intent for intent in turn.intents if intent.verb in ("run", "read")]
+            where = f"{session.role} {session.task}: {[intent.summary for intent in turn.intents]}"
+            assert len(set(written)) == len(written), where
+            assert not written or not any(one.verb == "run" or one.path in written for one in others), where
+            assert not any(one.command.startswith("rm ") for one in others[1:]), where
 
 
 def test_the_default_is_as_long_as_promised(script):

@@ -67,7 +67,9 @@ def test_the_parts_of_a_sessions_time_are_in_record_and_table(whole):
     parts = [row[f"{name}_seconds"] for name in ("engine", "tool", "waiting", "agent")]
     assert sum(part for part in parts if part is not None) == pytest.approx(row["seconds"])
     assert row["waiting_seconds"] is None, "the embedded engine's times are simulated"
-    heading = show(whole, "--sessions").stdout.splitlines()[0].split()
+    said, heading = show(whole, "--sessions").stdout.splitlines()[:2]
+    assert "tok/s are simulated; wall, engine" in said
+    heading = heading.split()
     assert {"wall", "engine", "agent"} <= set(heading)
     assert not {"waiting", "task"} & set(heading), "columns in which no row says anything are left out"
 
@@ -110,3 +112,13 @@ def test_a_session_without_exchanges_says_what_there_is(run):
 
 def test_a_terminal_of_few_letters_is_no_error(whole):
     assert "request 0" in show(whole, "--session", "1", PYTHONIOENCODING="ascii").stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--json", "--sessions"), ("--sessions", "--requests"), ("--session", "1", "--json"), ("--full", "--sessions")],
+)
+def test_two_views_at_once_are_one_clear_line(whole, options):
+    said = show(whole, *options, code=4).stderr.splitlines()
+    assert len(said) == 1
+    assert "give" in said[0]

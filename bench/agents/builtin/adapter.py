@@ -13,7 +13,6 @@ Events of `agent_main.py`, one JSON object a line:
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +20,7 @@ from typing import Any, get_args
 from bench.agents.adapters import EVENTS_FILE, AgentCommand, AgentEvents, Place, StreamEnd
 from bench.agents.builtin.agent_main import NAME, TOOLS, VERSION, arguments_of
 from bench.agents.event_lines import EventLines
+from bench.agents.told import UnknownEvents, count, final, mapping, mappings, name, seconds, text, without
 from bench.contracts import Mount, SessionRequest
 from bench.errors import UsageError
 from bench.records.schema import UsageRecord
@@ -28,11 +28,6 @@ from bench.spec import AgentSpec
 
 AGENT_FILE = Path(__file__).with_name("agent_main.py")
 _INSIDE = "/tools/agent/agent_main.py"
-_TEXT_CHARACTERS = 200_000
-_NAME_CHARACTERS = 200
-_SECONDS_MAX = 604_800
-_TOKENS_MAX = 10**9
-"""A count over this is no count."""
 
 
 class BuiltinAgent:
@@ -74,8 +69,8 @@ class BuiltinAgent:
         usage: list[UsageRecord] = []
         requests = tool_calls = unusable_turns = 0
         tool_seconds = 0.0
-        unknown: Counter[str] = Counter()
-        text, end, detail = "", None, ""
+        unknown = UnknownEvents()
+        words, end, detail = "", None, ""
         lines = EventLines(path)
         for event in lines:
             match event.get("type"):
@@ -83,30 +78,31 @@ class BuiltinAgent:
                     requests += 1
                 case "response" | "error":
                     usage.append(_usage_record(event, session, len(usage)))
-                    text = _text(event.get("text")) or text
+                    words = final(event.get("text")) or words
                     unusable_turns = unusable_turns + 1 if _unusable(event.get("tool_calls")) else 0
                 case "tool":
                     tool_calls += 1
-                    tool_seconds += _seconds(event.get("seconds"))
+                    tool_seconds += seconds(event.get("seconds")) or 0.0
                 case "end":
                     reason = event.get("reason")
                     end = reason if reason in get_args(StreamEnd) else None
-                    detail = _text(event.get("detail"))
-                    text = _text(event.get("final_text"))
+                    detail = text(event.get("detail"))
+                    words = final(event.get("final_text"))
                 case "session":
                     pass
                 case other:
-                    unknown[_text(other)[:_NAME_CHARACTERS] or "without a name"] += 1
+                    unknown.note(other)
         return AgentEvents(
             usage=tuple(usage),
             requests=requests,
             tool_calls=tool_calls,
             compactions=0,
-            final_text=text,
+            final_text=words,
             end=end,
             end_detail=detail,
             damage=lines.damage,
             tool_seconds=tool_seconds,
+            retries=0,  # it never asks again
             unknown=dict(unknown),
             unusable_turns=unusable_turns,
         )
@@ -119,50 +115,29 @@ def open_agent(spec: AgentSpec) -> BuiltinAgent:
 
 
 def _usage_record(event: dict[str, Any], session: int, position: int) -> UsageRecord:
-    usage = _mapping(event.get("usage"))
-    prompt = _count(usage.get("prompt_tokens"))
-    cached = _count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
-    fresh = prompt - cached if prompt is not None and cached is not None else None
-    if fresh is not None and fresh < 0:
-        fresh = cached = None
-    index = _count(event.get("index"))
+    usage = mapping(event.get("usage"))
+    prompt = count(usage.get("prompt_tokens"))
+    cached = count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    fresh = without(prompt, cached)
+    index = count(event.get("index"))
     failed = event.get("type") == "error"
     return UsageRecord(
         session=session,
         index=position if index is None else index,
-        response_id=_text(event.get("id"))[:_NAME_CHARACTERS] or None,
+        response_id=name(event.get("id")),
         input_tokens=fresh,
-        cached_tokens=cached,
-        output_tokens=_count(usage.get("completion_tokens")),
-        reasoning_tokens=_count(_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
-        stop_reason=_text(event.get("finish_reason"))[:_NAME_CHARACTERS] or None,
-        error=(_text(event.get("message"))[:4000] or "not said") if failed else None,
+        cached_tokens=None if fresh is None else cached,
+        output_tokens=count(usage.get("completion_tokens")),
+        reasoning_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        stop_reason=name(event.get("finish_reason")),
+        error=(text(event.get("message")) or "not said") if failed else None,
     )
 
 
 def _unusable(calls: Any) -> bool:
     """Whether an answer has tool calls and none of them names a tool and has arguments that can be read."""
-    if not isinstance(calls, list) or not calls:
-        return False
-    given = [_mapping(call) for call in calls]
-    return not any(
-        _text(call.get("name")) in TOOLS and arguments_of({"arguments": _text(call.get("arguments"))}) is not None
+    given = mappings(calls)
+    return bool(given) and not any(
+        text(call.get("name")) in TOOLS and arguments_of({"arguments": final(call.get("arguments"))}) is not None
         for call in given
     )
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= _TOKENS_MAX else None
-
-
-def _seconds(value: Any) -> float:
-    return float(value) if type(value) in {int, float} and 0 <= value <= _SECONDS_MAX else 0.0
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    """The end of a string that is not too long for anybody, without lone surrogates; empty when it is no string."""
-    return value[-_TEXT_CHARACTERS:].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -67,6 +68,20 @@ def _write_system(orders: Orders) -> Outcome:
     system = ("/", "/usr", "/usr/bin", "/usr/lib", "/etc", "/dev", "/run", "/var", "/var/tmp", "/tools", "/tools/bin")
     folders = (*system, "/proc", "/proc/sys/kernel")
     return none_may({folder: partial(make_file, orders, folder) for folder in folders})
+
+
+@attack("write.root", "write in / itself")
+def _write_root(orders: Orders) -> Outcome:
+    # That a folder is another user's keeps this user away; that its mount is for reading keeps everybody.
+    ways: dict[str, Callable[[], object]] = {"a file in /": partial(make_file, orders, "/")}
+    if sys.platform == "linux":
+        ways |= {f"the mount {path}": partial(_mounted_to_write, path) for path in ("/", "/dev")}
+    return none_may(ways)
+
+
+def _mounted_to_write(path: str) -> None:
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 @attack("write.anywhere", "make a file in any folder that it can find")

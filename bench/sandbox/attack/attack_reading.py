@@ -113,6 +113,17 @@ def _mounts(orders: Orders) -> Outcome:
     return "held", f"names {'the repository, but ' if named else ''}nothing that is hidden"
 
 
+@attack("read.host-name", "learn or share the machine's name")
+def _host_name(orders: Orders) -> Outcome:
+    if orders["host_names"] is None:
+        return "not tried", "this system has but one"
+    if os.readlink("/proc/self/ns/uts") == orders["host_names"]:
+        return "BROKEN", "the name is the machine's own"
+    if os.uname().nodename.encode() == whole(orders["host_name"]) != b"box":
+        return "BROKEN", "the box has the machine's name"
+    return "held", f"its own is {os.uname().nodename}"
+
+
 @attack("read.git", "find git history in its project or above it")
 def _git(orders: Orders) -> Outcome:
     project = Path(orders["project"])

@@ -66,11 +66,11 @@ def no_look_at(paths: Iterable[str]) -> Outcome:
 
 
 def look(path: str) -> object:
-    """Lists a folder or opens a file."""
+    """Lists a folder or opens a file; it reads none, since the kernel's log, read to its end, would keep it waiting."""
     if os.path.isdir(path):
         return os.listdir(path)
-    with open(path, "rb") as file:
-        return file.read(1)
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    return None
 
 
 def make_file(orders: Orders, folder: str) -> None:
