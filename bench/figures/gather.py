@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.engine_profile import EngineProfile
 from bench.measure.endpoints import MODELS_PATH
-from bench.measure.exchange import DAMAGED, iterate_exchanges, request_record
+from bench.measure.exchange import DAMAGED, iterate_in_order, request_record
 from bench.measure.purpose import LENGTH_STOPS, PurposeReader, says_nothing
 from bench.measure.wall_clock import WallClock
 from bench.records.schema import RequestRecord
@@ -26,7 +26,7 @@ class Gathered:
 def gather_requests(
     session_folders: Iterable[Path], profile: EngineProfile, *, warn: Callable[[str], None]
 ) -> Gathered:
-    """Every exchange of every session as a record; one exchange in memory at a time.
+    """Every exchange of every session as a record; a few exchanges in memory at a time.
 
     A session without requests may have no file. Raises EvidenceError on damage that is no torn last line.
     """
@@ -34,7 +34,7 @@ def gather_requests(
     records: list[RequestRecord] = []
     for folder in session_folders:
         purposes, first = PurposeReader(), len(records)
-        for exchange in iterate_exchanges(folder / "exchanges.jsonl", warn=warn):
+        for exchange in iterate_in_order(folder / "exchanges.jsonl", warn=warn):
             clock.look(exchange)
             record = request_record(exchange, profile)
             records.append(record)

@@ -15,6 +15,8 @@ from bench.measure.reported import MOST_TOKENS_A_SECOND, Counts, Timings, imposs
 from bench.measure.stream import AnswerReader, body_error_text
 from bench.records.schema import RequestRecord
 
+_LATE = 16
+
 
 def iterate_exchanges(path: Path, *, warn: Callable[[str], None]) -> Iterator[Exchange]:
     """The exchanges of one `exchanges.jsonl` in the order of their ends, one at a time.
@@ -39,6 +41,29 @@ def iterate_exchanges(path: Path, *, warn: Callable[[str], None]) -> Iterator[Ex
         return
     except OSError as error:
         raise EvidenceError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def iterate_in_order(path: Path, *, warn: Callable[[str], None]) -> Iterator[Exchange]:
+    """The same in the order in which they began: a connection may end only after that of the next answer has.
+
+    Holds back no more than `_LATE` exchanges; one that comes later still, or begins to count anew, comes as it is.
+    """
+    waiting: dict[int, Exchange] = {}
+    following = 0
+    try:
+        for exchange in iterate_exchanges(path, warn=warn):
+            if exchange.index < following:
+                yield exchange
+                continue
+            waiting[exchange.index] = exchange
+            while following in waiting or len(waiting) > _LATE:
+                following = min(waiting)
+                yield waiting.pop(following)
+                following += 1
+    except EvidenceError:
+        yield from (waiting[index] for index in sorted(waiting))
+        raise
+    yield from (waiting[index] for index in sorted(waiting))
 
 
 def read_exchanges(path: Path, *, warn: Callable[[str], None]) -> tuple[Exchange, ...]:

@@ -88,7 +88,7 @@ def match_requests(requests: Sequence[RequestRecord], usage: Sequence[UsageRecor
 
 def match_claims(requests: Sequence[RequestRecord], claims: Sequence[UsageRecord]) -> ClaimMatching:
     """Pairs requests of the relay with claims of the agent, session by session."""
-    ended = sorted(requests, key=lambda one: (one.session, one.ended_at, one.index))
+    ended = sorted(requests, key=lambda one: (one.session, _answered_at(one), one.index))
     told = sorted(claims, key=lambda one: one.session)
     with_ids, with_cached = _same_ids(ended, told), _both(ended, told)
     matches: list[Match] = []
@@ -125,7 +125,7 @@ def match_claims(requests: Sequence[RequestRecord], claims: Sequence[UsageRecord
 
 def match_summaries(requests: Sequence[RequestRecord], summaries: Sequence[EngineSummary]) -> SummaryMatching:
     """Pairs requests of the relay, those of the preflight included, with the summaries of the engine that served them."""
-    ended = sorted(requests, key=lambda one: (one.engine_process, one.ended_at, one.session, one.index))
+    ended = sorted(requests, key=lambda one: (one.engine_process, _answered_at(one), one.session, one.index))
     told = sorted(summaries, key=lambda one: (one.engine_process, one.order))
     with_ids, with_cached = _same_ids(ended, told), _both(ended, told)
     collected = _Collected()
@@ -173,8 +173,15 @@ def _requests_side(requests: Sequence[RequestRecord], with_ids: bool, with_cache
         ids=_ids(requests, with_ids),
         keys=(_key(one.prompt_tokens, one.output_tokens, one.cached_tokens, with_cached) for one in requests),
         begins=array("d", (one.sent_at for one in requests)),
-        ends=array("d", (one.ended_at for one in requests)),
+        ends=array("d", (_answered_at(one) for one in requests)),
     )
+
+
+def _answered_at(one: RequestRecord) -> float:
+    """When the answer was whole: a connection may end later than that of the next answer does."""
+    if one.streamed and one.error is None and one.last_token_at is not None:
+        return one.last_token_at
+    return one.ended_at
 
 
 def _claims_side(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.engine_profile import EngineProfile
 from bench.measure.answer_pieces import answer_pieces
-from bench.measure.exchange import error_of, iterate_exchanges, read_answer, request_record
+from bench.measure.exchange import error_of, iterate_in_order, read_answer, request_record
 from bench.measure.exchange_line import Exchange
 from bench.measure.reported import read_counts
 from bench.measure.request_pieces import Request, read_request
@@ -47,15 +47,15 @@ def iterate_turns(
     purposes: Mapping[int, Purpose],
     warn: Callable[[str], None],
 ) -> Iterator[Turn]:
-    """The turns of one `exchanges.jsonl` in the order of their ends, one exchange in memory at a time.
+    """The turns of one `exchanges.jsonl` in the order in which they were asked, a few exchanges in memory at a time.
 
     `profile` says where an engine tells its cached tokens; None: where most do. `purposes`: what requests were for, by
-    index, where that is known. Raises EvidenceError as `iterate_exchanges` does, after the turns that could be read.
+    index, where that is known. Raises EvidenceError as `iterate_in_order` does, after the turns that could be read.
     """
     followed: list[_Conversation] = []
     systems: set[_Mark] = {hash("")}
     heard: set[_Mark] = set()
-    for exchange in iterate_exchanges(path, warn=warn):
+    for exchange in iterate_in_order(path, warn=warn):
         request = read_request(exchange.request)
         answer = answer_pieces(exchange.response, streamed=exchange.streamed)
         pieces = tuple(piece for piece in request.pieces if piece.kind != "thinking")  # agents keep it or drop it
