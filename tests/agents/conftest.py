@@ -150,19 +150,29 @@ class EngineServer:
             self._threads.append(thread)
             thread.start()
 
+    def _read(self, connection):
+        """The request's first line and its body; None where nothing was asked."""
+        with connection.makefile("rb") as file:
+            headers = iter(lambda: file.readline().strip(), b"")
+            first = next(headers, b"")
+            if not first:
+                return None
+            length = next(
+                (int(line.split(b":")[1]) for line in headers if line.lower().startswith(b"content-length")), 0
+            )
+            list(headers)
+            return first, json.loads(file.read(length))
+
     def _serve(self, connection):
         with connection:
             connection.settimeout(10)
-            with connection.makefile("rb") as file:
-                headers = iter(lambda: file.readline().strip(), b"")
-                first = next(headers, b"")
-                if not first:
-                    return
-                length = next(
-                    (int(line.split(b":")[1]) for line in headers if line.lower().startswith(b"content-length")), 0
-                )
-                list(headers)
-                body = json.loads(file.read(length))
+            try:
+                asked = self._read(connection)
+            except ConnectionError:  # whoever asked has left
+                return
+            if asked is None:
+                return
+            first, body = asked
             with self._lock:
                 index = len(self.requests)
                 self.requests.append({"line": first.decode(), "body": body})

@@ -45,15 +45,16 @@ def pi(engine, ask, profile, tmp_path):
 
 def test_a_session_writes_runs_and_is_done_and_every_request_is_pinned(pi, engine, wire, project):
     done = pi(
-        wire.calls(("write", {"path": "a/b.txt", "content": "one\n"}), ("bash", {"command": "cat a/b.txt; pwd"})),
-        wire.says("All is built: größer.", name="resp-2"),
+        wire.calls(("write", {"path": "a/b.txt", "content": "one\n"})),
+        wire.calls(("bash", {"command": "cat a/b.txt; pwd"}), name="resp-2"),  # calls of one answer run side by side
+        wire.says("All is built: größer.", name="resp-3"),
         prompt="Build it: größer.",
     )
     assert (done.ended, done.result.reason, done.result.stream_damage) == (("done", None), "", None)
     assert done.result.final_text == done.events.final_text == "All is built: größer."
     assert (project / "a/b.txt").read_text() == "one\n"
-    assert done.claims == [(100, 900, 50)] * 2
-    assert [one.response_id for one in done.events.usage] == ["resp-1", "resp-2"]
+    assert done.claims == [(100, 900, 50)] * 3
+    assert [one.response_id for one in done.events.usage] == ["resp-1", "resp-2", "resp-3"]
     assert (done.events.differences, dict(done.events.unknown), done.events.retries) == ((), {}, 0)
     assert 0 < done.events.tool_seconds < done.result.seconds
     assert (done.evidence / "agent-session.jsonl").read_text().startswith('{"type":"session","version":3')
@@ -66,7 +67,7 @@ def test_a_session_writes_runs_and_is_done_and_every_request_is_pinned(pi, engin
         assert body["reasoning_effort"] == "medium"
         assert tuple(tool["function"]["name"] for tool in body["tools"]) == TOOLS
         assert body["messages"][0]["content"].endswith("<cwd>\n/box\n</cwd>")
-    assert engine.requests[1]["body"]["messages"][-1]["content"] == "one\n/box\n"
+    assert engine.requests[2]["body"]["messages"][-1]["content"] == "one\n/box\n"
 
 
 def test_what_a_person_chose_is_on_the_wire(pi, engine, wire):
