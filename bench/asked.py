@@ -127,10 +127,14 @@ def begun_with(folder: Path) -> dict[str, Any]:
     return data
 
 
+_SAID = {"agent_sha256": "the agent's profile, settings or skills are not what they were"}
+"""Instead of two digests."""
+
+
 def _refuse_another(folder: Path, earlier: dict[str, Any], asked: dict[str, Any]) -> None:
     # A run that was begun before something became part of the identity does not say it.
     if differing := sorted(key for key in asked if key in earlier and asked[key] != earlier[key]):
-        told = "; ".join(f"{key}: {earlier.get(key)} then, {asked[key]} now" for key in differing)
+        told = "; ".join(_SAID.get(key, f"{key}: {earlier[key]} then, {asked[key]} now") for key in differing)
         raise UsageError(
             f"--resume {folder.name} is another run ({told}); give what it was begun with, or begin a new one"
         )

@@ -195,7 +195,7 @@ def _unquoted(facts: SessionFacts) -> str | None:
     words = facts.events.final_text.split()
     if not words or facts.events.ended_by_call or facts.events.end != "done" or words == facts.answer.split():
         return None
-    return "what the agent tells as its last words is no whole answer that passed the relay"
+    return "what the agent tells as its last words is not the last answer that passed the relay"
 
 
 def _settled(exchanges: Callable[[], tuple[ExchangeSummary, ...]], at_least: int) -> tuple[ExchangeSummary, ...]:

@@ -111,5 +111,14 @@ def failing_last(exchanges: Sequence[ExchangeSummary], profile: EngineProfile) -
     return max(row, in_vain, key=len)[::-1]
 
 
+def failed_at_cut(exchanges: Sequence[ExchangeSummary], profile: EngineProfile) -> list[ExchangeSummary]:
+    """The failures for which a session was ended; what ended after them, at the cut itself, is passed over."""
+    order = in_order(exchanges)
+    for end in range(len(order), 0, -1):
+        if len(found := failing_last(order[:end], profile)) >= FAILURES_IN_A_ROW:
+            return found
+    return [one for one in order if _failed(one)]  # an answer was whole among them, and its connection ended late
+
+
 def _failed(exchange: ExchangeSummary) -> bool:
     return exchange.error is not None and not dropped(exchange)

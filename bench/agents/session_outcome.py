@@ -16,6 +16,7 @@ from bench.agents.failed_exchanges import (
     broke_off,
     dropped,
     engine_kind,
+    failed_at_cut,
     failing_last,
     in_order,
     last_failed,
@@ -184,7 +185,7 @@ def _failed_again_and_again(facts: SessionFacts, profile: EngineProfile) -> Judg
     long, which costs an attempt in any case; for the rest the agent must have told of it. One that keeps its failures
     to itself is charged with them.
     """
-    failed = failing_last(facts.exchanges, profile)
+    failed = failed_at_cut(facts.exchanges, profile)
     once = _failed_request(failed[-1], profile)
     said = f"{len(failed)} requests failed and nothing got on between them, the last one: {once.reason}"
     told = facts.events.end == "engine-error" or (facts.events.retries or 0) > 0

@@ -172,7 +172,7 @@ def _oddities(journal: Iterable[JournalEntry], events: Mapping[int, AgentEvents]
     for entry in journal:
         told = str(entry.detail.get("stream_damage") or "") if entry.event == "step-finished" else ""
         seen = events[entry.session].damage if entry.session is not None and entry.session in events else None
-        if left := told.replace(seen or "", "").strip("; "):
+        if left := "; ".join(part for part in told.replace(seen or "", "").split("; ") if part):
             said.append(f"session {entry.session or 0:03d}: {left}")
     return said
 

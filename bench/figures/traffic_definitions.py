@@ -9,6 +9,7 @@ _NO_REQUEST = "there was no request, or no relay"
 TRAFFIC_DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         id="retried_requests",
+        version=2,
         title="Requests asked again",
         unit="requests",
         statistic="count",

@@ -295,7 +295,7 @@ def _after_session(parts: LoopParts, step: Step, result: SessionResult) -> _Ende
         "rejected": list(settled.rejected),
     }
     if result.stream_damage is not None:
-        detail["stream_damage"] = tame(result.stream_damage, 500)
+        detail["stream_damage"] = tame(result.stream_damage, 4_000)
     said = judged.verdict or judged.outcome
     why = f": {judged.reason}" if judged.reason else ""
     return _Ended(

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.measure.answer_pieces import answer_pieces
 from bench.measure.endpoints import MODELS_PATH
 from bench.measure.exchange import answered_at, error_of, iterate_exchanges, read_answer
+from bench.measure.exchange_line import Exchange
 from bench.measure.request_body import read_request_body
 
 MOST_CHARACTERS = 200_000
@@ -21,7 +23,8 @@ def last_answer_text(path: Path, told: str) -> str:
     """Text, reasoning left out, of the last answer in an `exchanges.jsonl` that came whole; its last 200,000 characters.
 
     An answer that says what the agent itself tells as its last words (`told`, spacing apart) comes before all others: what
-    else lives in its box can ask the model something, too, and later. Where none does, and an agent offers tools, only
+    else lives in its box can ask the model something, too, and later. One that calls a tool is none of these: the agent went
+    on, and may tell its words because the last answer had none. Where none does, and an agent offers tools, only
     answers to requests that offer them count: some agents have their history summed up after the last answer of a
     session. Empty where there is none. A torn last line is not read. Raises EvidenceError where the file is damaged.
     """
@@ -39,9 +42,13 @@ def last_answer_text(path: Path, told: str) -> str:
             continue
         last[tools] = answer_text(exchange.response, streamed=exchange.streamed)
         ended[tools] = at
-        if words and last[tools].split() == words:
+        if words and last[tools].split() == words and not _calls(exchange):
             agreed = last[tools]
     return (agreed or last.get(True, last.get(False, "")))[-MOST_CHARACTERS:]
+
+
+def _calls(exchange: Exchange) -> bool:
+    return any(piece.kind == "call" for piece in answer_pieces(exchange.response, streamed=exchange.streamed))
 
 
 def answer_text(body: bytes, *, streamed: bool) -> str:

@@ -52,7 +52,7 @@ def iterate_in_order(path: Path, *, warn: Callable[[str], None]) -> Iterator[Exc
     following = 0
     try:
         for exchange in iterate_exchanges(path, warn=warn):
-            if exchange.index < following:
+            if exchange.index < following or exchange.index in waiting:
                 yield exchange
                 continue
             waiting[exchange.index] = exchange

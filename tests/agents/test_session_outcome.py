@@ -129,6 +129,18 @@ TABLE = {
     "nothing asked": (facts(WHOLE, end=None, cut_by="no-progress"), ("limit", "no-progress")),
     "nothing asked behind a fault": (facts(RESET, end=None, cut_by="no-progress"), ("limit", "no-progress")),
     "failures that the agent hides": (again(FAILED), ("agent-error", "http-500")),
+    "failures, and an answer that the cut broke off": (
+        facts(*one_by_one(*[BUSY] * 8, ABORTED), end=None, cut_by="failures"),
+        ("engine-error", "http-503"),
+    ),
+    "failures, and an answer that came at the cut": (
+        facts(*one_by_one(*[BUSY] * 8, CALL), end=None, cut_by="failures"),
+        ("engine-error", "http-503"),
+    ),
+    "failures, and an answer among them of which the relay knew late": (
+        facts(*one_by_one(*[BUSY] * 4, WHOLE, *[BUSY] * 4), end=None, cut_by="failures"),
+        ("engine-error", "http-503"),
+    ),
     "failures that the agent tells": (again(FAILED, told={"retries": 7}), ("engine-error", "http-500")),
     "failures that it ends with": (again(FAILED, end="engine-error"), ("engine-error", "http-500")),
     "failures of the connection": (again(RESET), ("engine-error", "reset")),

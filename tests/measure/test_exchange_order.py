@@ -65,6 +65,10 @@ def test_a_preflight_of_the_next_segment_counts_anew(tmp_path):
     assert read(written(tmp_path, [0, 1, 0, 1])) == [0, 1, 0, 1]
 
 
+def test_none_is_lost_where_two_count_the_same(tmp_path):
+    assert sorted(read(written(tmp_path, [1, 2, 1, 2]))) == [1, 1, 2, 2]
+
+
 def test_damage_comes_after_all_that_could_be_read(tmp_path):
     order = iterate_in_order(written(tmp_path, [2, 1], b"{}\n"), warn=pytest.fail)
     assert [next(order).index, next(order).index] == [1, 2]

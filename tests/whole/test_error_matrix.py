@@ -99,6 +99,12 @@ ROWS = {
     ),
     "finish reason length": Row(turns=broken("length"), ends=("limit", "output-tokens")),
     "stop without a word": Row(turns=[{"fault": fault("empty")}], ends=("agent-error", "empty")),
+    "words, then a stop without a word": Row(
+        turns=[{"say": "I look first.", "do": RUN}, {"fault": fault("empty")}],
+        ends=("agent-error", "empty"),
+        requests=2,
+        agents=("builtin", "pi", "codex"),
+    ),
     "cut arguments once": Row(turns=[{"do": RUN, "fault": fault("cut-call")}, DONE], ends=("done", None), requests=2),
     "cut arguments for ever": Row(
         turns=[{"say": f"Try {n}.", "do": RUN, "fault": fault("cut-call")} for n in range(40)],

@@ -105,6 +105,11 @@ def test_a_skill_stands_in_the_record_and_in_the_prompt(tmp_path):
         if event.get("message", {}).get("role") == "system"
     )
     assert "Sums without floats." in json.dumps(system)
+    page = skill / "SKILL.md"
+    page.write_text(page.read_text(encoding="utf-8") + "Use none.\n", "utf-8")
+    other = bench("--workload", "csv-totals", *given, "--resume", "last")
+    assert other.code == 4
+    assert "is another run (the agent's profile, settings or skills are not what they were)" in other.out
     shutil.rmtree(skill)
     audit = [sys.executable, "-m", "bench.cli", "audit", str(run)]
     assert subprocess.run(audit, cwd=REPOSITORY, capture_output=True, check=False).returncode == 0
