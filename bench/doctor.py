@@ -15,11 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from bench.agents.adapters import Adapter, AgentCommand, Place, agent_names, open_adapter
-from bench.agents.agent import HOME_INSIDE
-from bench.agents.door import behind_door, url_inside
-from bench.agents.home import make_home
-from bench.contracts import Box, BoxPlan, Mount, SessionLabel, SessionRequest
+from bench.agents.adapters import Adapter, AgentCommand, agent_names, open_adapter
+from bench.agents.door import url_inside
+from bench.agents.placing import place_of, placed
+from bench.contracts import Box, BoxPlan, SessionLabel, SessionRequest
 from bench.errors import RuncardError
 from bench.machine import Provision, provisions
 from bench.sandbox.attacks import Trial, attack, attacker
@@ -149,20 +148,12 @@ def _of_agent(adapter: Adapter) -> _Attack:
 
 def _session_command(adapter: Adapter, box: Box, decoys: Decoys) -> AgentCommand:
     """The command of a session with its mounts, environment and folder, but the attacker in the agent's place."""
-    home = decoys.folder / "agent"
-    own = Mount(source=home, target=HOME_INSIDE, writable=True)
-    url = box.relay_url(decoys.relay)
-    place = Place(
-        project=box.project_path(decoys.folder / "project"),
-        home=box.mount_path(own),
-        url=url_inside(url, speaks_unix=adapter.speaks_unix),
-        mounted=box.mount_path,
-    )
+    home, url = decoys.folder / "agent", box.relay_url(decoys.relay)
+    place = place_of(adapter, box, project=decoys.folder / "project", home=home, url=url)
     command = adapter.command(_request(decoys), place)
-    make_home(home, command.files, command.executable)
     hostile = attacker(box, decoys)
-    command = replace(command, argv=hostile.argv, mounts=(*command.mounts, own, *hostile.mounts))
-    return behind_door(command, box, url, speaks_unix=adapter.speaks_unix)
+    command = replace(command, argv=hostile.argv, mounts=(*command.mounts, *hostile.mounts))
+    return placed(command, adapter, box, home=home, url=url)
 
 
 def _request(decoys: Decoys) -> SessionRequest:

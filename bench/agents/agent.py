@@ -6,13 +6,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-from bench.agents.adapters import EVENTS_FILE, Adapter, AgentCommand, AgentEvents, Place
-from bench.agents.door import behind_door, url_inside
-from bench.agents.home import keep, make_home
+from bench.agents.adapters import EVENTS_FILE, Adapter, AgentCommand, AgentEvents
+from bench.agents.home import keep
 from bench.agents.pipe_copy import PipeCopies
+from bench.agents.placing import place_of, placed
 from bench.agents.session_outcome import CutBy, SessionFacts, ended_broken, judge_session, output_tokens
 from bench.agents.session_watch import SessionWatch, Watched
 from bench.contracts import (
@@ -20,7 +19,6 @@ from bench.contracts import (
     BoxedProcess,
     BoxPlan,
     ExchangeSummary,
-    Mount,
     ProgressSink,
     RelayAddress,
     SessionProgress,
@@ -32,7 +30,6 @@ from bench.errors import EvidenceError
 
 STDERR_FILE = "stderr.txt"
 PROMPT_FILE = "prompt.md"
-HOME_INSIDE = "/agent"
 EVENTS_BYTES = 64_000_000
 STDERR_BYTES = 4_000_000
 
@@ -114,18 +111,9 @@ def read_session(folder: Path, session: int, adapter: Adapter) -> AgentEvents:
 
 def _command(adapter: Adapter, request: SessionRequest, box: Box, relay: RelayAddress, home: Path) -> AgentCommand:
     """The command of a session as the box starts it; its home is made."""
-    own = Mount(source=home, target=HOME_INSIDE, writable=True)
     url = box.relay_url(relay)
-    place = Place(
-        project=box.project_path(request.project),
-        home=box.mount_path(own),
-        url=url_inside(url, speaks_unix=adapter.speaks_unix),
-        mounted=box.mount_path,
-    )
-    command = adapter.command(request, place)
-    make_home(home, command.files, command.executable)
-    command = replace(command, mounts=(*command.mounts, own))
-    return behind_door(command, box, url, speaks_unix=adapter.speaks_unix)
+    place = place_of(adapter, box, project=request.project, home=home, url=url)
+    return placed(adapter.command(request, place), adapter, box, home=home, url=url)
 
 
 def _start(

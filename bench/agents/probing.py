@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bench.agents.adapters import Adapter, AgentCommand, Place
-from bench.agents.home import make_home
-from bench.contracts import Box, BoxPlan, Mount, RelayAddress
+from bench.agents.adapters import Adapter, AgentCommand
+from bench.agents.placing import place_of, placed
+from bench.contracts import Box, BoxPlan
 from bench.errors import MissingPartError
 
 PROBE_SECONDS = 60.0
-_INSIDE = "/agent"
 _NOWHERE = "http://127.0.0.1:9"
 """What a probe is told of the model: it asks nothing."""
 
@@ -22,27 +21,16 @@ _SAID_BYTES = 20_000
 _SHOWN_CHARACTERS = 600
 
 
-def probe(
-    adapter: Adapter, *, box: Box, home: Path, relay: RelayAddress | None = None, seconds: float = PROBE_SECONDS
-) -> str:
-    """The version that the agent printed when it was started in this box, without a relay unless one is given.
+def probe(adapter: Adapter, *, box: Box, home: Path, seconds: float = PROBE_SECONDS) -> str:
+    """The version that the agent printed when it was started in this box, without a relay.
 
     `home` is where its own folder is made anew. An agent that has no probe is believed. Main thread only.
     Raises MissingPartError where it does not print `adapter.version`: what it said last, and what to do.
     """
-    own = Mount(source=home, target=_INSIDE, writable=True)
-    place = Place(
-        project=box.project_path(home),
-        home=box.mount_path(own),
-        url=_NOWHERE if relay is None else box.relay_url(relay),
-        mounted=box.mount_path,
-    )
-    command = adapter.probe(place)
+    command = adapter.probe(place_of(adapter, box, project=home, home=home, url=_NOWHERE))
     if command is None:
         return adapter.version
-    make_home(home, command.files, command.executable)
-    command = replace(command, mounts=(*command.mounts, own))
-    seen = _run(command, box, relay, seconds)
+    seen = _run(placed(command, adapter, box, home=home, url=_NOWHERE), box, seconds)
     if seen.code == 0 and adapter.version in seen.out.split():
         return adapter.version
     raise MissingPartError(_what_is_wrong(adapter, seen, _node(box) if command.argv[0] == "node" else None))
@@ -66,8 +54,8 @@ class _Seen:
         return words[:_SHOWN_CHARACTERS] or "nothing"
 
 
-def _run(command: AgentCommand, box: Box, relay: RelayAddress | None, seconds: float) -> _Seen:
-    plan = BoxPlan(argv=command.argv, project=None, mounts=command.mounts, env=command.env, relay=relay)
+def _run(command: AgentCommand, box: Box, seconds: float) -> _Seen:
+    plan = BoxPlan(argv=command.argv, project=None, mounts=command.mounts, env=command.env)
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         stdin.write(command.stdin)
         stdin.seek(0)
@@ -89,7 +77,7 @@ def _tail(file: IO[bytes]) -> str:
 
 def _node(box: Box) -> str:
     """What the box's Node says of itself."""
-    seen = _run(AgentCommand(argv=("node", "--version")), box, None, PROBE_SECONDS)
+    seen = _run(AgentCommand(argv=("node", "--version")), box, PROBE_SECONDS)
     return seen.out.strip()[:40] or "of unknown version"
 
 

@@ -32,6 +32,7 @@ class Pebble:
     script: str | None
     name: str = "pebble"
     version: str = "1.2.3"
+    speaks_unix: bool = False
 
     def probe(self, place):
         argv = ("/bin/sh", "-c", self.script)

@@ -7,6 +7,7 @@ the tokens of one decode step. The last chunk, and only it, carries the timings.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -146,7 +147,7 @@ class StreamWriter:
         self._connection.send_event(json.dumps(body, separators=(",", ":")))
 
 
-class BodyWriter:
+class WholeWriter(ABC):
     """Collects an answer and sends it as one JSON body."""
 
     streams = False
@@ -156,13 +157,13 @@ class BodyWriter:
     def __init__(self, connection: Connection, head: Head) -> None:
         self._connection = connection
         self._head = head
-        self._tokens: list[Token] = []
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 - there is nothing to do, for any of them
         """Nothing is sent before the end."""
 
+    @abstractmethod
     def tokens(self, tokens: Sequence[Token]) -> None:
-        self._tokens += tokens
+        """Keeps the tokens of one step."""
 
     def finish(self, outcome: Outcome) -> None:
         self._connection.send_json(200, self._body(outcome))
@@ -172,6 +173,21 @@ class BodyWriter:
 
     def cut(self) -> None:
         self._connection.send_json(200, self._body(Outcome(finish_reason="stop", usage=None, timings=None)), cut=True)
+
+    @abstractmethod
+    def _body(self, outcome: Outcome) -> dict[str, Any]:
+        """The whole answer, from all that was kept."""
+
+
+class BodyWriter(WholeWriter):
+    """One body of a chat completion."""
+
+    def __init__(self, connection: Connection, head: Head) -> None:
+        super().__init__(connection, head)
+        self._tokens: list[Token] = []
+
+    def tokens(self, tokens: Sequence[Token]) -> None:
+        self._tokens += tokens
 
     def _body(self, outcome: Outcome) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": self._text("content") or None}

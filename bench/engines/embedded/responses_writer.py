@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from bench.engines.embedded.answer_writers import Connection, Head
+from bench.engines.embedded.answer_writers import Connection, Head, WholeWriter
 from bench.engines.embedded.chat_template import Token
 from bench.engines.embedded.outcome import Outcome, Usage
 
@@ -170,33 +170,16 @@ class ResponseStreamWriter:
         self._connection.send_event(json.dumps(body, separators=(",", ":")), kind)
 
 
-class ResponseBodyWriter:
-    """Collects an answer and sends it as one JSON body."""
-
-    streams = False
-    chunks = 0
-    closing_chunks = 0
+class ResponseBodyWriter(WholeWriter):
+    """One body of a response."""
 
     def __init__(self, connection: Connection, head: Head) -> None:
-        self._connection = connection
-        self._head = head
+        super().__init__(connection, head)
         self._items = _Items(head)
-
-    def begin(self) -> None:
-        """Nothing is sent before the end."""
 
     def tokens(self, tokens: Sequence[Token]) -> None:
         for _ in self._items.add(tokens):
             """Only a stream tells what was added."""
-
-    def finish(self, outcome: Outcome) -> None:
-        self._connection.send_json(200, self._body(outcome))
-
-    def fail(self, error: dict[str, Any]) -> None:
-        self._connection.send_json(500, {"error": error})
-
-    def cut(self) -> None:
-        self._connection.send_json(200, self._body(Outcome(finish_reason="stop", usage=None, timings=None)), cut=True)
 
     def _body(self, outcome: Outcome) -> dict[str, Any]:
         timings = {} if outcome.timings is None else {"timings": outcome.timings}
